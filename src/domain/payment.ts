@@ -107,6 +107,8 @@ export interface Operation {
   readonly closed_at: Date | null;
   readonly checks: number;
   readonly needs_review_at: Date | null;
+  /** The operator who ended it without the provider's word. */
+  readonly resolved_by: string | null;
   readonly saga_id: string | null;
   readonly step_name: string | null;
   readonly traceparent: string | null;

@@ -107,6 +107,7 @@ CREATE TABLE operation (
   check_at timestamptz,                  -- when reconciliation asks the provider next; null: nothing to ask
   checks integer NOT NULL DEFAULT 0 CHECK (checks >= 0),
   needs_review_at timestamptz,
+  resolved_by text,                      -- the operator who ended it without the provider's word
   saga_id text,
   step_name text,
   traceparent text,
@@ -199,7 +200,7 @@ CREATE TABLE anomaly (
   payment_id uuid REFERENCES payment (id),       -- null: an event of ours for an operation that we do not have
   operation_id uuid REFERENCES operation (id),
   kind text NOT NULL CHECK (kind IN ('paid_twice', 'paid_after_cancel', 'amount_mismatch', 'currency_mismatch',
-    'captured_too_much', 'refunded_too_much', 'unknown_operation')),
+    'captured_too_much', 'refunded_too_much', 'late_success', 'unknown_operation')),
   detail jsonb NOT NULL DEFAULT '{}',
   created_at timestamptz NOT NULL DEFAULT clock_timestamp(),
   resolved_at timestamptz,

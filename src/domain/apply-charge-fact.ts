@@ -1,0 +1,170 @@
+import type { Change } from './change.js';
+import type { ChargeFact } from './fact.js';
+import type { Failure, Operation } from './payment.js';
+
+const CANCELED_AT_PROVIDER: Failure = { code: 'provider_rejected', message: 'The payment was canceled at the provider.' };
+const AUTHORIZATION_EXPIRED: Failure = {
+  code: 'authorization_expired',
+  message: 'The authorization ended before it was captured.',
+};
+const NOT_CAPTURABLE: Failure = { code: 'provider_rejected', message: 'The authorization ended before it was captured.' };
+const NOT_CANCELABLE: Failure = { code: 'provider_rejected', message: 'The money had already been taken.' };
+
+/**
+ * Applies what a provider says of one charge to the operation it names; the payment follows where that operation is
+ * its current try. A fact is a snapshot: told twice or late it changes nothing more. One about a superseded try never
+ * fails or cancels the payment, and money taken twice is always an anomaly (design, section 2).
+ */
+export function applyChargeFact(change: Change, operation_id: string, fact: ChargeFact): void {
+  const known = change.operation(operation_id);
+  if (known.provider_payment_id === null) change.updateOperation(operation_id, { provider_payment_id: fact.provider_payment_id });
+  if (isCurrent(change, known) && change.payment.provider_payment_id !== fact.provider_payment_id && !isTaken(change)) {
+    change.updatePayment({ provider_payment_id: fact.provider_payment_id });
+  }
+  switch (fact.status) {
+    case 'processing':
+      return applyProcessing(change, known);
+    case 'requires_action':
+      return applyRequiresAction(change, known, fact);
+    case 'authorized':
+    case 'succeeded':
+      return fits(change, known, fact) ? applyTaken(change, known, fact) : undefined;
+    case 'failed':
+      return applyFailed(change, known, fact);
+    case 'canceled':
+      return applyCanceled(change, known);
+  }
+}
+
+/** The latest try that counts; a void one was never sent. */
+export function currentCharge(operations: readonly Operation[]): Operation | undefined {
+  let current: Operation | undefined;
+  for (const operation of operations) {
+    if (operation.kind !== 'charge' || operation.status === 'void') continue;
+    if (!current || operation.try_number > current.try_number) current = operation;
+  }
+  return current;
+}
+
+function isCurrent(change: Change, operation: Operation): boolean {
+  return currentCharge(change.operations)?.id === operation.id;
+}
+
+function isTaken(change: Change): boolean {
+  return change.payment.status === 'succeeded' || change.payment.status === 'authorized';
+}
+
+function pending(change: Change, kind: 'capture' | 'cancel'): Operation | undefined {
+  return change.operations.find((operation) => operation.kind === kind && operation.status === 'processing');
+}
+
+function applyProcessing(change: Change, operation: Operation): void {
+  // The customer has acted and the provider works on it. A cancel in flight keeps its place: one movement at a time.
+  if (operation.status !== 'requires_action' || pending(change, 'cancel')) return;
+  if (!isCurrent(change, operation) || change.payment.status !== 'requires_action') return;
+  change.moveOperation(operation.id, 'processing');
+  change.movePayment('processing', operation.id, { next_action: null });
+}
+
+function applyRequiresAction(change: Change, operation: Operation, fact: ChargeFact): void {
+  if (operation.status !== 'processing') return;
+  change.moveOperation(operation.id, 'requires_action');
+  if (isCurrent(change, operation) && change.payment.status === 'processing') {
+    change.movePayment('requires_action', operation.id, { next_action: fact.next_action });
+  }
+}
+
+/** Another currency or less than asked is never "paid": it stays as it is, for an operator to look at. */
+function fits(change: Change, operation: Operation, fact: ChargeFact): boolean {
+  const asked = { asked: `${operation.amount_minor} ${change.payment.currency}`, told: `${fact.amount_minor} ${fact.currency}` };
+  const known = operation.needs_review_at !== null;
+  if (fact.currency !== change.payment.currency) {
+    if (!known) change.raise('currency_mismatch', operation.id, asked);
+    change.updateOperation(operation.id, { needs_review_at: operation.needs_review_at ?? change.now });
+    return false;
+  }
+  const taken = change.payment.capture === 'automatic' && fact.status === 'succeeded' ? fact.amount_captured_minor : fact.amount_minor;
+  if (taken < operation.amount_minor) {
+    if (!known) change.raise('amount_mismatch', operation.id, { ...asked, taken: String(taken) });
+    change.updateOperation(operation.id, { needs_review_at: operation.needs_review_at ?? change.now });
+    return false;
+  }
+  return true;
+}
+
+/** The provider holds (`authorized`) or has (`succeeded`) the money. */
+function applyTaken(change: Change, operation: Operation, fact: ChargeFact): void {
+  const status = fact.status === 'succeeded' ? 'succeeded' : 'authorized';
+  const other = change.operations.find(
+    (o) => o.kind === 'charge' && o.id !== operation.id && (o.status === 'succeeded' || o.status === 'authorized'),
+  );
+  const wasGivenUp = operation.status === 'failed' && operation.resolved_by !== null;
+  const moved = change.moveOperation(operation.id, status, { failure: null, needs_review_at: null });
+  if (moved && fact.amount_minor > operation.amount_minor) {
+    change.raise('amount_mismatch', operation.id, { asked: String(operation.amount_minor), told: String(fact.amount_minor) });
+  }
+  if (moved && wasGivenUp) change.raise('late_success', operation.id, { resolved_by: operation.resolved_by ?? '' });
+  if (other) {
+    if (moved) change.raise('paid_twice', operation.id, { other_operation_id: other.id });
+    return;
+  }
+  if (moved && change.payment.status === 'canceled') change.raise('paid_after_cancel', operation.id);
+  if (status === 'succeeded') captured(change, operation, fact);
+  change.movePayment(status, operation.id, {
+    failure: null,
+    next_action: null,
+    provider_payment_id: fact.provider_payment_id,
+  });
+}
+
+/** What was captured: by the charge itself, by our capture, or at the provider's own dashboard. */
+function captured(change: Change, operation: Operation, fact: ChargeFact): void {
+  const capture = pending(change, 'capture');
+  const asked = capture?.amount_minor ?? operation.amount_minor;
+  if (fact.amount_captured_minor > asked && fact.amount_captured_minor !== change.payment.amount_captured_minor) {
+    change.raise('captured_too_much', capture?.id ?? operation.id, {
+      asked: String(asked),
+      told: String(fact.amount_captured_minor),
+    });
+  } else if (capture && fact.amount_captured_minor < asked) {
+    change.raise('amount_mismatch', capture.id, { asked: String(asked), told: String(fact.amount_captured_minor) });
+  }
+  if (capture) change.moveOperation(capture.id, 'succeeded', { provider_payment_id: fact.provider_payment_id });
+  const cancel = pending(change, 'cancel');
+  if (cancel) change.moveOperation(cancel.id, 'failed', { failure: NOT_CANCELABLE });
+  // Totals only grow: an older event must not take back what a later one told.
+  if (fact.amount_captured_minor > change.payment.amount_captured_minor) {
+    change.updatePayment({ amount_captured_minor: fact.amount_captured_minor });
+  }
+}
+
+function applyFailed(change: Change, operation: Operation, fact: ChargeFact): void {
+  if (operation.status === 'succeeded' || operation.status === 'void') return;
+  const failure = operation.status === 'authorized' ? AUTHORIZATION_EXPIRED : (fact.failure ?? CANCELED_AT_PROVIDER);
+  endCharge(change, operation, failure, fact.closed);
+}
+
+function applyCanceled(change: Change, operation: Operation): void {
+  const cancel = pending(change, 'cancel');
+  if (cancel) change.moveOperation(cancel.id, 'succeeded');
+  if (operation.status === 'succeeded' || operation.status === 'void') return;
+  const asked = change.operations.some((o) => o.kind === 'cancel' && o.status === 'succeeded');
+  const wasOpen = change.payment.status === 'authorized' || change.payment.status === 'requires_action';
+  if (asked && wasOpen && isCurrent(change, operation)) {
+    change.movePayment('canceled', operation.id, { next_action: null });
+    change.moveOperation(operation.id, 'failed', { failure: CANCELED_AT_PROVIDER, closed_at: change.now });
+    return;
+  }
+  endCharge(change, operation, operation.status === 'authorized' ? AUTHORIZATION_EXPIRED : CANCELED_AT_PROVIDER, true);
+}
+
+function endCharge(change: Change, operation: Operation, failure: Failure, closed: boolean): void {
+  const closed_at = closed ? (operation.closed_at ?? change.now) : operation.closed_at;
+  if (!change.moveOperation(operation.id, 'failed', { failure, closed_at })) {
+    change.updateOperation(operation.id, { closed_at });
+    return;
+  }
+  const capture = pending(change, 'capture');
+  if (capture && operation.status === 'authorized') change.moveOperation(capture.id, 'failed', { failure: NOT_CAPTURABLE });
+  if (isCurrent(change, operation)) change.movePayment('failed', operation.id, { failure, next_action: null });
+}

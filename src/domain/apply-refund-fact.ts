@@ -1,0 +1,66 @@
+import type { Change } from './change.js';
+import type { RefundFact } from './fact.js';
+import type { Failure, Operation } from './payment.js';
+
+const REFUND_FAILED: Failure = { code: 'processing_error', message: 'The provider could not give the money back.' };
+
+/**
+ * Applies what a provider says of one refund to its operation. The payment's counters follow: `refund_reserved` holds
+ * what is pending or succeeded, `amount_refunded` what succeeded. A refund of money taken twice or after a cancel
+ * concerns that excess only and leaves both alone.
+ */
+export function applyRefundFact(change: Change, operation_id: string, fact: RefundFact): void {
+  const known = change.operation(operation_id);
+  if (known.provider_refund_id === null) change.updateOperation(operation_id, { provider_refund_id: fact.provider_refund_id });
+  if (fact.status === 'processing') return;
+  if (fact.status === 'succeeded') return succeed(change, known, fact);
+  fail(change, known, fact.failure ?? REFUND_FAILED);
+}
+
+/** A refund that somebody made at the provider's own side appears as one here; caps do not hold for facts. */
+export function addForeignRefund(change: Change, operation: Operation): void {
+  change.addOperation(operation);
+  change.updatePayment({ refund_reserved_minor: change.payment.refund_reserved_minor + operation.amount_minor });
+}
+
+function succeed(change: Change, known: Operation, fact: RefundFact): void {
+  if (known.status === 'succeeded') return;
+  // A provider's own "failed" comes after its "succeeded": an older "succeeded" that arrives late is no news. Only one
+  // that an operator gave up, without the provider's word, can still turn out to have happened.
+  if (known.status === 'failed' && known.resolved_by === null) return;
+  const wasGivenUp = known.status === 'failed';
+  if (!change.moveOperation(known.id, 'succeeded', { failure: null, needs_review_at: null })) return;
+  if (wasGivenUp) change.raise('late_success', known.id, { resolved_by: known.resolved_by ?? '' });
+  if (fact.currency !== change.payment.currency) {
+    change.raise('currency_mismatch', known.id, { asked: change.payment.currency, told: fact.currency });
+  } else if (fact.amount_minor !== known.amount_minor) {
+    change.raise('amount_mismatch', known.id, { asked: String(known.amount_minor), told: String(fact.amount_minor) });
+  }
+  if (known.excess_operation_id === null) {
+    change.updatePayment({
+      amount_refunded_minor: change.payment.amount_refunded_minor + fact.amount_minor,
+      refund_reserved_minor:
+        change.payment.refund_reserved_minor + fact.amount_minor - (wasGivenUp ? 0n : known.amount_minor),
+    });
+    change.updateOperation(known.id, { amount_minor: fact.amount_minor });
+    if (change.payment.amount_refunded_minor > change.payment.amount_captured_minor) {
+      change.raise('refunded_too_much', known.id, {
+        captured: String(change.payment.amount_captured_minor),
+        refunded: String(change.payment.amount_refunded_minor),
+      });
+    }
+  }
+  change.publish('RefundSucceeded.v1', known.id);
+}
+
+function fail(change: Change, known: Operation, failure: Failure): void {
+  const had = known.status;
+  if (!change.moveOperation(known.id, 'failed', { failure, needs_review_at: null })) return;
+  if (known.excess_operation_id === null) {
+    change.updatePayment({
+      refund_reserved_minor: change.payment.refund_reserved_minor - known.amount_minor,
+      amount_refunded_minor: change.payment.amount_refunded_minor - (had === 'succeeded' ? known.amount_minor : 0n),
+    });
+  }
+  change.publish('RefundFailed.v1', known.id);
+}
