@@ -1,0 +1,110 @@
+import { createHash } from 'node:crypto';
+import { PrismaPg } from '@prisma/adapter-pg';
+import pg from 'pg';
+import { PrismaClient } from './generated/client.js';
+import { DATABASE_LIMITS } from './limits.js';
+
+/** One pool for hand-written SQL and for Prisma. */
+export interface Database {
+  /** `int8` comes out as bigint, `timestamptz` as Date, `json` parsed. */
+  readonly pool: pg.Pool;
+  readonly prisma: PrismaClient;
+  /** Waits for the connections in use. Safe to call again. */
+  close(): Promise<void>;
+}
+
+export interface PoolOptions {
+  readonly pool_size: number;
+  /** Told of every connection that breaks while nobody's statement is on it. */
+  readonly onError?: (error: Error) => void;
+  /** Server settings for every connection of the pool, e.g. `INDEX_PLANS`. */
+  readonly settings?: Readonly<Record<string, string>>;
+}
+
+/**
+ * For connections that run the batched statements and nothing else: arrays through `unnest` are guessed at 10 or 1,000
+ * rows, and a plan that reads a whole table for them is ruinous.
+ */
+export const INDEX_PLANS = { enable_hashjoin: 'off', enable_mergejoin: 'off', enable_seqscan: 'off' } as const;
+
+/**
+ * Opens a pool and the Prisma client over it. Connects at the first use.
+ * @param url `postgres://…`
+ */
+export function openDatabase(url: string, options: PoolOptions): Database {
+  const pool = openPool(url, options);
+  const adapter = new PrismaPg(pool, {
+    statementNameGenerator: statementNames(),
+    ...(options.onError === undefined ? {} : { onConnectionError: options.onError }),
+  });
+  const prisma = new PrismaClient({ adapter });
+  let closing: Promise<void> | undefined;
+  return {
+    pool,
+    prisma,
+    close: () => (closing ??= prisma.$disconnect().then(() => pool.end())),
+  };
+}
+
+/** A pool alone, with our limits. A broken idle connection never ends the process; `onError` hears of it. */
+export function openPool(url: string, options: PoolOptions): pg.Pool {
+  const pool = new pg.Pool({
+    connectionString: url,
+    application_name: 'oncepay',
+    max: options.pool_size,
+    connectionTimeoutMillis: DATABASE_LIMITS.connect_ms,
+    idleTimeoutMillis: DATABASE_LIMITS.idle_connection_ms,
+    keepAlive: true,
+    keepAliveInitialDelayMillis: 10_000,
+    lock_timeout: DATABASE_LIMITS.lock_ms,
+    statement_timeout: DATABASE_LIMITS.statement_ms,
+    idle_in_transaction_session_timeout: DATABASE_LIMITS.idle_in_transaction_ms,
+    query_timeout: DATABASE_LIMITS.answer_ms,
+    types: { getTypeParser },
+    ...(options.settings === undefined ? {} : { options: startupOptions(options.settings) }),
+  });
+  pool.on('error', (error) => options.onError?.(error));
+  // The pool listens only to connections that nobody holds. One that breaks while it is held rejects the statement under
+  // way and also emits 'error', which without a listener would end the process.
+  pool.on('connect', (client) => client.on('error', () => undefined));
+  return pool;
+}
+
+function startupOptions(settings: Readonly<Record<string, string>>): string {
+  return Object.entries(settings)
+    .map(([name, value]) => `-c ${name}=${value}`)
+    .join(' ');
+}
+
+const INT8_OID = 20;
+const INT8_ARRAY_OID = 1016;
+const TEXT_ARRAY_OID = 1009;
+
+/** Exact integers. Prisma passes parsers of its own with each statement and is not touched by this. */
+function getTypeParser(oid: number, format?: 'text' | 'binary'): unknown {
+  if (format !== 'binary' && oid === INT8_OID) return BigInt;
+  if (format !== 'binary' && oid === INT8_ARRAY_OID) {
+    const parseTexts: (text: string) => (string | null)[] = pg.types.getTypeParser(TEXT_ARRAY_OID);
+    return (text: string) => parseTexts(text).map((item) => (item === null ? null : BigInt(item)));
+  }
+  return pg.types.getTypeParser(oid, format);
+}
+
+/** How many of Prisma's statements get a name. Each named one stays prepared on every connection. */
+const NAMED_STATEMENTS_MAX = 500;
+
+/**
+ * Names Prisma's statements by their text, so that each is parsed and planned once per connection: more than twice as
+ * fast. Texts vary without bound (lists of values), so those beyond the first few hundred stay unnamed.
+ */
+function statementNames(): (query: { readonly sql: string }) => string {
+  const names = new Map<string, string>();
+  return ({ sql }) => {
+    const known = names.get(sql);
+    if (known !== undefined) return known;
+    if (names.size >= NAMED_STATEMENTS_MAX) return '';
+    const name = `prisma_${createHash('sha256').update(sql).digest('hex').slice(0, 32)}`;
+    names.set(sql, name);
+    return name;
+  };
+}
