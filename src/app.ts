@@ -1,0 +1,116 @@
+import { fastify, LogController } from 'fastify';
+import type { FastifyBaseLogger, FastifyInstance, FastifyPluginAsync } from 'fastify';
+import { uuidv7 } from 'uuidv7';
+import { KeyChanges } from './clients/key-changes.js';
+import { KeyDirectory } from './clients/directory.js';
+import { findValidKeys, recordLastUse } from './clients/key-store.js';
+import { LastUse } from './clients/last-use.js';
+import type { Config } from './config.js';
+import type { Database } from './database/database.js';
+import { auth } from './http/auth.js';
+import { BODY_LIMIT_BYTES, bodyParser } from './http/body-parser.js';
+import { draining } from './http/draining.js';
+import { healthRoutes } from './http/health.js';
+import { metricsRoute } from './http/metrics-route.js';
+import { handleClientError, handleError, handleFrameworkError } from './http/problem-handler.js';
+import { clientRateLimit, failureLimit } from './http/rate-limit.js';
+import { requestLog } from './http/request-log.js';
+import { checkAccessDeclared } from './http/request.js';
+import { unrouted } from './http/unrouted.js';
+import type { Logger } from './logger.js';
+import type { Metrics } from './metrics.js';
+import type { Providers } from './providers/registry.js';
+
+export interface AppDependencies {
+  readonly config: Config;
+  readonly database: Database;
+  readonly providers: Providers;
+  readonly metrics: Metrics;
+  readonly logger: Logger;
+  readonly installation_id: string;
+  readonly hooks?: AppHooks;
+}
+
+/** What a test puts in. */
+export interface AppHooks {
+  /** Registered after all routes, within everything that guards them. */
+  readonly routes?: FastifyPluginAsync;
+}
+
+/** The app with all its plugins and routes, ready to listen. Closing it ends what it started, not the database. */
+export async function buildApp(dependencies: AppDependencies): Promise<FastifyInstance> {
+  const { config, database, metrics, hooks } = dependencies;
+  const app = newServer(dependencies.logger);
+  const keys = keysOf(app, database);
+
+  app.setErrorHandler(handleError);
+  checkAccessAtStart(app);
+  await app.register(requestLog, { metrics });
+  await app.register(draining);
+  await app.register(unrouted);
+  await app.register(auth, { ...keys, onFailure: await failureLimit(app) });
+  await app.register(clientRateLimit, { per_second: config.rate_limit_per_second });
+  await app.register(bodyParser);
+
+  await app.register(healthRoutes, database);
+  await app.register(metricsRoute, { metrics });
+  if (hooks?.routes !== undefined) await app.register(hooks.routes);
+
+  metrics.watchPool(() => ({
+    total: database.pool.totalCount,
+    idle: database.pool.idleCount,
+    waiting: database.pool.waitingCount,
+  }));
+  await app.ready();
+  return app;
+}
+
+/** Limits in one place: how long a request may take to arrive, how large its parts may be. */
+const REQUEST_TIMEOUT_MS = 30_000;
+const HEADERS_TIMEOUT_MS = 15_000;
+const TIMEOUT_CHECK_INTERVAL_MS = 5_000;
+/** An idempotency key of 255 characters, each percent-encoded, and some. */
+const PATH_PART_MAX_LENGTH = 800;
+
+function newServer(logger: Logger): FastifyInstance {
+  const app = fastify({
+    loggerInstance: logger,
+    logController: new LogController({ disableRequestLogging: true, requestIdLogLabel: 'request_id' }),
+    genReqId: () => uuidv7(),
+    bodyLimit: BODY_LIMIT_BYTES,
+    trustProxy: false,
+    return503OnClosing: false, // http/draining.ts says it as a problem
+    requestTimeout: REQUEST_TIMEOUT_MS,
+    http: { headersTimeout: HEADERS_TIMEOUT_MS, connectionsCheckingInterval: TIMEOUT_CHECK_INTERVAL_MS },
+    routerOptions: { maxParamLength: PATH_PART_MAX_LENGTH },
+    rewriteUrl: (request) => (request.url === '*' ? '/*' : (request.url ?? '/')),
+    frameworkErrors: handleFrameworkError,
+    clientErrorHandler: handleClientError,
+  });
+  // An expectation that we don't know may be ignored (RFC 9110, 10.1.1); Node would answer 417 without a body.
+  app.server.on('checkExpectation', (request, response) => app.server.emit('request', request, response));
+  return app;
+}
+
+function checkAccessAtStart(app: FastifyInstance): void {
+  const routes: Parameters<typeof checkAccessDeclared>[0][number][] = [];
+  app.addHook('onRoute', (route) => void routes.push(route));
+  app.addHook('onReady', async () => checkAccessDeclared(routes));
+}
+
+/** Who has which key: a directory that changes empty at once, and the times of use, written now and then. */
+function keysOf(app: FastifyInstance, { pool }: Database): { directory: KeyDirectory; lastUse: LastUse } {
+  const directory = new KeyDirectory({ query: (hashes) => findValidKeys(pool, hashes) });
+  const warn = (message: string) => (error: unknown) => app.log.warn({ err: error }, message);
+  const lastUse = new LastUse((uses) => recordLastUse(pool, uses), warn('last use of API keys was not written'));
+  const changes = new KeyChanges({
+    connectionString: pool.options.connectionString ?? '',
+    onChange: () => directory.forget(),
+    onError: warn('no notifications of changed API keys for now: changes take up to a second'),
+  });
+  app.addHook('onListen', () => changes.start());
+  app.addHook('onClose', async () => {
+    await Promise.all([changes.stop(), lastUse.stop()]);
+  });
+  return { directory, lastUse };
+}
