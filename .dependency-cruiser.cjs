@@ -6,7 +6,7 @@
  * with `database` beneath `store`, and configuration, metrics and logger at the bottom. What a layer may import of
  * ours is listed here; everything that is not listed is refused.
  */
-const BOTTOM = ['config', 'metrics', 'logger'];
+const BOTTOM = ['config', 'config-variables', 'metrics', 'logger'];
 const MAY_IMPORT = {
   domain: [],
   contract: ['domain'],
