@@ -1,5 +1,6 @@
 import { z } from 'zod';
-import { PRINTABLE_ASCII, textProblem, type TextRule } from './text.js';
+import { amount, PROVIDER_NAME, text, textLimits, wrongType } from './fields.js';
+import { textProblem, type TextRule } from './text.js';
 
 /**
  * What callers may send. The shapes are checked by these schemas and described to callers from them (OpenAPI); what
@@ -11,50 +12,8 @@ const METADATA_NAME: TextRule = { min: 1, max: 40 };
 const METADATA_VALUE: TextRule = { min: 0, max: 500 };
 const MAX_URL_LENGTH = 2048;
 
-/** Without a currency: 1–15 digits, at most as many decimals as any currency has. */
-const AMOUNT_TEXT = /^\d{1,15}(?:\.\d{1,4})?$/;
-const PROVIDER_NAME = /^[a-z][a-z0-9_-]{0,63}$/;
 /** RFC 3986 is ASCII; WHATWG's reader would silently drop spaces, tabs and line ends. */
 const HTTP_URL = /^https?:\/\/[\x21-\x7e]+$/i;
-
-interface Description {
-  readonly description: string;
-  readonly examples: string[];
-}
-
-/** A message for a value of the wrong type, to be read after the field's name. */
-function wrongType(expected: string) {
-  return ({ input }: { readonly input?: unknown }): string => {
-    if (input === undefined) return 'is required';
-    if (input === null) return `must be ${expected}; leave an optional member out instead of sending null`;
-    return `must be ${expected}`;
-  };
-}
-
-function text(rule: TextRule, description: Description) {
-  return z
-    .string({ error: wrongType('a string') })
-    .check((context) => {
-      const problem = textProblem(context.value, rule);
-      if (problem !== null) context.issues.push({ code: 'custom', message: problem, input: context.value });
-    })
-    .meta({ ...textLimits(rule), ...description });
-}
-
-/** The rule in JSON Schema's words. */
-function textLimits(rule: TextRule) {
-  const pattern = rule.printable_ascii === true ? PRINTABLE_ASCII.source : '^[^\\u0000]*$';
-  return { ...(rule.min > 0 ? { minLength: rule.min } : {}), maxLength: rule.max, pattern };
-}
-
-function amount(description: string) {
-  return z
-    .string({ error: wrongType('a decimal string such as "10.00"') })
-    .regex(AMOUNT_TEXT, {
-      error: 'must be a decimal string such as "10.00": 1 to 15 digits, then at most the currency\'s decimals',
-    })
-    .meta({ description, examples: ['10.00'] });
-}
 
 const Metadata = z
   .record(

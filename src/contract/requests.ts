@@ -7,9 +7,7 @@ import { AmountError, currencyDigits, formatAmount, parseAmount } from '../domai
 import type { Payment } from '../domain/payment.js';
 import { CancelRequest, CaptureRequest, ChargeRequest, RefundRequest } from './request-schemas.js';
 import { jsonPointer } from './text.js';
-
-/** A body with a thousand unknown members is told about the first ones. */
-const MAX_ERRORS = 20;
+import { bodyErrors, validationFailed } from './validation.js';
 
 /**
  * Validates the body of a charge and turns it into a command. The hash covers what was sent and nothing else: the
@@ -19,7 +17,7 @@ const MAX_ERRORS = 20;
  */
 export function parseChargeCommand(body: unknown, context: { readonly providers: readonly string[] }): ChargeCommand {
   const parsed = ChargeRequest.safeParse(body);
-  const errors = parsed.success ? [] : fieldErrors(parsed.error, body);
+  const errors = parsed.success ? [] : bodyErrors(parsed.error, body);
   const money = readMoney(body, errors);
   if (!parsed.success) throw validationFailed(errors);
   const request = parsed.data;
@@ -152,24 +150,6 @@ function cardNumber(path: string, message = 'looks like it holds a card number')
 
 function parseBody<T>(schema: z.ZodType<T>, body: unknown): T {
   const parsed = schema.safeParse(body);
-  if (!parsed.success) throw validationFailed(fieldErrors(parsed.error, body));
+  if (!parsed.success) throw validationFailed(bodyErrors(parsed.error, body));
   return parsed.data;
-}
-
-function fieldErrors(error: z.ZodError, body: unknown): FieldError[] {
-  if (body === undefined) return [{ path: '', message: 'is missing; a JSON object is required' }];
-  return error.issues.flatMap((issue): FieldError[] => {
-    if (issue.code !== 'unrecognized_keys') return [{ path: jsonPointer(issue.path), message: issue.message }];
-    return issue.keys.map((key) => ({ path: jsonPointer([...issue.path, key]), message: 'is not a known member' }));
-  });
-}
-
-function validationFailed(errors: readonly FieldError[]): OncepayError {
-  const first = errors[0];
-  const more = errors.length > 1 ? ` (and ${errors.length - 1} more: see errors)` : '';
-  const detail =
-    first === undefined
-      ? 'The request is not valid.'
-      : `${first.path === '' ? 'The body' : first.path} ${first.message}${more}.`;
-  return new OncepayError('validation_failed', detail, { errors: errors.slice(0, MAX_ERRORS) });
 }

@@ -1,7 +1,7 @@
 import { isUtf8 } from 'node:buffer';
 import { printParseErrorCode, visit } from 'jsonc-parser';
 import { jsonPointer } from '../contract/text.js';
-import { OncepayError } from '../domain/errors.js';
+import { type FieldError, OncepayError } from '../domain/errors.js';
 
 export const MAX_JSON_DEPTH = 16;
 
@@ -29,10 +29,10 @@ export function parseStrictJson(bytes: Buffer): unknown {
   try {
     value = JSON.parse(text);
   } catch {
-    throw malformed(syntaxError(text)); // JSON.parse's own message repeats a piece of the body
+    return throwSyntaxError(text); // JSON.parse's own message repeats a piece of the body
   }
   // Of a name that is there twice only one member is left (and of what was inside the other, nothing).
-  if (countMembers(value) !== written) throw duplicateMember(text);
+  if (countMembers(value) !== written) throwDuplicateMember(text);
   return value;
 }
 
@@ -68,25 +68,25 @@ function countMembers(value: unknown): number {
   return count;
 }
 
-function syntaxError(text: string): string {
-  if (text.startsWith('\ufeff')) return 'The body begins with a byte order mark (U+FEFF); JSON has none.';
-  if (text.trim() === '') return 'The body is blank; send JSON.';
-  let found: string | null = null;
+/** Says where the text stops being JSON. Ends at the first error: what follows may be nested without limit. */
+function throwSyntaxError(text: string): never {
+  if (text.startsWith('\ufeff')) throw malformed('The body begins with a byte order mark (U+FEFF); JSON has none.');
+  if (text.trim() === '') throw malformed('The body is blank; send JSON.');
   visit(
     text,
     {
       onError: (error, _offset, _length, line, character) => {
-        found ??= ` at line ${line + 1}, column ${character + 1} (${printParseErrorCode(error)})`;
+        const place = `line ${line + 1}, column ${character + 1}`;
+        throw malformed(`The body is not valid JSON at ${place} (${printParseErrorCode(error)}).`);
       },
     },
     { disallowComments: true },
   );
-  return `The body is not valid JSON${found ?? ''}.`;
+  throw malformed('The body is not valid JSON.');
 }
 
-function duplicateMember(text: string): OncepayError {
+function throwDuplicateMember(text: string): never {
   const objects: Set<string>[] = [];
-  let path: string | null = null;
   visit(text, {
     onObjectBegin: () => {
       objects.push(new Set());
@@ -96,17 +96,19 @@ function duplicateMember(text: string): OncepayError {
     },
     onObjectProperty: (name, _offset, _length, _line, _character, pathOfObject) => {
       const names = objects.at(-1);
-      if (names?.has(name) === true) path ??= jsonPointer([...pathOfObject(), name]);
+      if (names?.has(name) === true) throw duplicate(jsonPointer([...pathOfObject(), name]));
       names?.add(name);
     },
   });
-  return malformed("The body has a member name twice in one object; which of the two is meant can't be known.", path);
+  throw duplicate('');
 }
 
-function malformed(detail: string, path: string | null = null): OncepayError {
-  return new OncepayError(
-    'malformed_body',
-    detail,
-    path === null ? {} : { errors: [{ path, message: 'is there more than once' }] },
-  );
+function duplicate(path: string): OncepayError {
+  return malformed('The body has a member name twice in one object; which of the two is meant cannot be known.', [
+    { path, message: 'is there more than once' },
+  ]);
+}
+
+function malformed(detail: string, errors?: readonly FieldError[]): OncepayError {
+  return new OncepayError('malformed_body', detail, errors === undefined ? {} : { errors });
 }
