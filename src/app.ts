@@ -72,7 +72,7 @@ const TIMEOUT_CHECK_INTERVAL_MS = 5_000;
 /** An idempotency key of 255 characters, each percent-encoded, and some. */
 const PATH_PART_MAX_LENGTH = 800;
 
-function newServer(logger: Logger): FastifyInstance {
+function newServer(logger: FastifyBaseLogger): FastifyInstance {
   const app = fastify({
     loggerInstance: logger,
     logController: new LogController({ disableRequestLogging: true, requestIdLogLabel: 'request_id' }),
