@@ -78,7 +78,7 @@ function startupOptions(settings: Readonly<Record<string, string>>): string {
 
 const INT8_OID = 20;
 const INT8_ARRAY_OID = 1016;
-const TEXT_ARRAY_OID = 1009;
+const TEXT_ARRAY_OID: number = 1009;
 
 /** Exact integers. Prisma passes parsers of its own with each statement and is not touched by this. */
 function getTypeParser(oid: number, format?: 'text' | 'binary'): unknown {
