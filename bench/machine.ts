@@ -23,9 +23,10 @@ function syncsPerSecond(directory: string): number {
 
 function commit(): string {
   try {
-    const options = { encoding: 'utf8', stdio: ['ignore', 'pipe', 'ignore'] } as const;
-    const id = execFileSync('git', ['rev-parse', '--short', 'HEAD'], options).trim();
-    const changed = execFileSync('git', ['status', '--porcelain', '--', 'src', 'prisma'], options) !== '';
+    const git = (...args: string[]): string =>
+      execFileSync('git', args, { encoding: 'utf8', stdio: ['ignore', 'pipe', 'ignore'] }).trim();
+    const id = git('rev-parse', '--short', 'HEAD');
+    const changed = git('status', '--porcelain', '--', 'src', 'prisma') !== '';
     return changed ? `${id} with uncommitted changes` : id;
   } catch {
     return 'unknown';

@@ -22,7 +22,11 @@ export async function installReference(): Promise<string | null> {
 }
 
 /** The plain way in Python, with one worker per core. */
-export async function startReference(database_url: string, workers: number, directory: string): Promise<RunningService> {
+export async function startReference(
+  database_url: string,
+  workers: number,
+  directory: string,
+): Promise<RunningService> {
   const port = await freePort();
   return startServer(
     {
@@ -45,5 +49,9 @@ export async function startReference(database_url: string, workers: number, dire
 export async function referenceVersions(): Promise<string> {
   const { stdout } = await run(join(VENV, 'bin', 'pip'), ['list', '--format=freeze', '--disable-pip-version-check']);
   const wanted = /^(fastapi|uvicorn|sqlalchemy|asyncpg)==/i;
-  return stdout.split('\n').filter((line) => wanted.test(line)).join(', ').replaceAll('==', ' ');
+  return stdout
+    .split('\n')
+    .filter((line) => wanted.test(line))
+    .join(', ')
+    .replaceAll('==', ' ');
 }

@@ -119,7 +119,12 @@ function ratioGoal(what: string, base: number, value: number, at_least: number, 
   const goal = `≥ ${at_least} ×`;
   if (base === 0) return { what, goal, measured: `not measured: ${note}`, met: null };
   const ratio = value / base;
-  return { what, goal, measured: `**${decimal(ratio)} ×** (${whole(value)} against ${whole(base)})`, met: ratio >= at_least };
+  return {
+    what,
+    goal,
+    measured: `**${decimal(ratio)} ×** (${whole(value)} against ${whole(base)})`,
+    met: ratio >= at_least,
+  };
 }
 
 async function describe(context: Context, rounds: Rounds, against: Against, statements: number[]): Promise<Section> {
@@ -130,20 +135,45 @@ async function describe(context: Context, rounds: Rounds, against: Against, stat
   const loadRow = (name: string, results: readonly LoadResult[]): string[] => [
     name,
     spread(perS(results)),
-    spread(results.map(({ latency }) => latency.p50_ms), (ms) => decimal(ms, 1)),
-    spread(results.map(({ latency }) => latency.p99_ms), (ms) => decimal(ms, 1)),
+    spread(
+      results.map(({ latency }) => latency.p50_ms),
+      (ms) => decimal(ms, 1),
+    ),
+    spread(
+      results.map(({ latency }) => latency.p99_ms),
+      (ms) => decimal(ms, 1),
+    ),
     decimal(median(results.map((result) => result.generator_cpu))),
   ];
-  const floorRows = [...rounds.floor].map(([clients, values]) => [`pgbench, ${clients} clients`, spread(values), '', '', '']);
+  const floorRows = [...rounds.floor].map(([clients, values]) => [
+    `pgbench, ${clients} clients`,
+    spread(values),
+    '',
+    '',
+    '',
+  ]);
   const versions = against.no_reference === null ? await referenceVersions() : '';
-  const referenceRows = versions === '' ? [] : [loadRow(`FastAPI reference (${versions}), ${cpus().length} workers`, rounds.reference)];
+  const referenceRows =
+    versions === '' ? [] : [loadRow(`FastAPI reference (${versions}), ${cpus().length} workers`, rounds.reference)];
   const perCharge = (pick: (used: Used) => number): number =>
     median(rounds.charges.map(({ used, load }) => pick(used) / load.completed));
   return {
     title: `Peak: ${context.options.connections} connections, every charge with a new key`,
     goals: [
-      ratioGoal('charges/s against pgbench, one row at a time', median(floor.values), charges_per_s, CHARGES_PER_FLOOR, 'no pgbench here'),
-      ratioGoal('charges/s against the FastAPI reference', median(perS(rounds.reference)), charges_per_s, CHARGES_PER_REFERENCE, 'it could not be installed here'),
+      ratioGoal(
+        'charges/s against pgbench, one row at a time',
+        median(floor.values),
+        charges_per_s,
+        CHARGES_PER_FLOOR,
+        'no pgbench here',
+      ),
+      ratioGoal(
+        'charges/s against the FastAPI reference',
+        median(perS(rounds.reference)),
+        charges_per_s,
+        CHARGES_PER_REFERENCE,
+        'it could not be installed here',
+      ),
       ratioGoal('replays/s against charges/s', charges_per_s, replays_per_s, REPLAYS_PER_CHARGE, ''),
     ],
     lines: [
