@@ -1,4 +1,5 @@
 import { z } from 'zod';
+import { LOG_LEVELS } from './logger.js';
 
 /**
  * Every environment variable: what it takes, what it is when unset, what it is for. `.env.example` and
@@ -56,7 +57,6 @@ const httpUrl = url(['http:', 'https:'], 'an address that begins with http:// or
 const BASE64 = '(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/]{4}|[A-Za-z0-9+/]{3}=|[A-Za-z0-9+/]{2}==)';
 
 export const PROVIDER_NAMES = ['sandbox', 'stripe', 'instant'] as const;
-export const LOG_LEVELS = ['fatal', 'error', 'warn', 'info', 'debug', 'trace', 'silent'] as const;
 export const LEASE_MAX_MS = 30_000;
 
 export const VARIABLES = {
@@ -96,8 +96,8 @@ export const VARIABLES = {
   },
   BOOTSTRAP_API_KEY: {
     ...pattern(
-      /^[\x21-\x7e]{1,256}$/,
-      '1 to 256 printable ASCII characters without blanks; left out rather than empty',
+      /^[\x21-\x7e]{16,256}$/,
+      '16 to 256 printable ASCII characters without blanks; left out rather than empty',
     ),
     secret: true,
     unset: { means: 'embedded database: one is made and kept in `DATA_DIR`/api-key (0600); otherwise none' },

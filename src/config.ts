@@ -1,6 +1,7 @@
 import type { z } from 'zod';
 import { LEASE_MAX_MS, VARIABLES } from './config-variables.js';
-import type { LOG_LEVELS, Variable, VariableName } from './config-variables.js';
+import type { Variable, VariableName } from './config-variables.js';
+import type { LogLevel } from './logger.js';
 
 /** The whole configuration. Nothing else reads the environment. Null: unset, and what that means is in the table. */
 export interface Config {
@@ -29,7 +30,7 @@ export interface Config {
   readonly auto_refund_anomalies: boolean;
   /** 0: no limit. */
   readonly rate_limit_per_second: number;
-  readonly log_level: (typeof LOG_LEVELS)[number];
+  readonly log_level: LogLevel;
 }
 
 interface Timing {

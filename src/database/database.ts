@@ -78,16 +78,22 @@ function startupOptions(settings: Readonly<Record<string, string>>): string {
 
 const INT8_OID = 20;
 const INT8_ARRAY_OID = 1016;
-const TEXT_ARRAY_OID: number = 1009;
+type OidOfPg = Parameters<typeof pg.types.getTypeParser>[0];
 
 /** Exact integers. Prisma passes parsers of its own with each statement and is not touched by this. */
-function getTypeParser(oid: number, format?: 'text' | 'binary'): unknown {
+function getTypeParser(oid: number, format?: 'text' | 'binary'): (value: string) => unknown {
   if (format !== 'binary' && oid === INT8_OID) return BigInt;
-  if (format !== 'binary' && oid === INT8_ARRAY_OID) {
-    const parseTexts: (text: string) => (string | null)[] = pg.types.getTypeParser(TEXT_ARRAY_OID);
-    return (text: string) => parseTexts(text).map((item) => (item === null ? null : BigInt(item)));
-  }
-  return pg.types.getTypeParser(oid, format);
+  if (format !== 'binary' && oid === INT8_ARRAY_OID) return parseInt8Array;
+  return pg.types.getTypeParser(oid as OidOfPg, format) as (value: string) => unknown;
+}
+
+/** One dimension, as all of ours have: `{1,NULL,3}`. */
+function parseInt8Array(text: string): (bigint | null)[] {
+  if (text === '{}') return [];
+  return text
+    .slice(1, -1)
+    .split(',')
+    .map((item) => (item === 'NULL' ? null : BigInt(item)));
 }
 
 /** How many of Prisma's statements get a name. Each named one stays prepared on every connection. */

@@ -1,7 +1,6 @@
 import { randomUUID } from 'node:crypto';
-import { setTimeout as delay } from 'node:timers/promises';
 import pg from 'pg';
-import { inject } from 'vitest';
+import { inject, vi } from 'vitest';
 
 export interface TestDatabase {
   readonly url: string;
@@ -9,7 +8,7 @@ export interface TestDatabase {
   drop(): Promise<void>;
 }
 
-const TRIES = 20;
+const COPY_LIMIT = { timeout: 10_000, interval: 25 };
 
 /** A database of the test's own, migrated and empty: a copy of the run's template (about 50 ms). */
 export async function createTestDatabase(): Promise<TestDatabase> {
@@ -38,15 +37,10 @@ export function adminUrl(): string {
 
 async function copyTemplate(name: string): Promise<void> {
   const create = `CREATE DATABASE ${name} TEMPLATE ${inject('database_template')} STRATEGY FILE_COPY`;
-  for (let tries = 1; ; tries++) {
-    try {
-      return await asAdmin((admin) => admin.query(create));
-    } catch (error) {
-      // 55006: the template is in use, for a moment.
-      if (!(error instanceof pg.DatabaseError) || error.code !== '55006' || tries >= TRIES) throw error;
-      await delay(25);
-    }
-  }
+  await vi.waitFor(async () => {
+    // 55006: somebody else is copying it; over in a moment.
+    await asAdmin((admin) => admin.query(create));
+  }, COPY_LIMIT);
 }
 
 async function asAdmin(run: (admin: pg.Client) => Promise<unknown>): Promise<void> {

@@ -189,11 +189,12 @@ async function launchOn(port: number, { data, binaries, account, settings, log_f
   closeSync(log);
   let failure: string | undefined;
   child.once('error', (error) => (failure = `PostgreSQL can't be started: ${error.message}`));
-  child.once('exit', () => {
-    failure = `PostgreSQL ended while starting: ${readFileSync(log_file, 'utf8').slice(log_start).trim()} (${log_file})`;
-  });
+  child.once('exit', () => (failure = 'PostgreSQL ended while starting'));
   child.unref();
-  return waitUntilReady(data, READY_LIMIT_MS, () => failure);
+  return waitUntilReady(data, READY_LIMIT_MS, () => {
+    if (failure === undefined) return undefined;
+    return `${failure}: ${readFileSync(log_file, 'utf8').slice(log_start).trim()} (${log_file})`;
+  });
 }
 
 function openLog(file: string): number {
@@ -203,7 +204,7 @@ function openLog(file: string): number {
 
 /** Nothing of ours: PG* variables would change where the server looks, and secrets are none of its business. */
 function serverEnvironment(): NodeJS.ProcessEnv {
-  return { PATH: process.env.PATH, LC_ALL: 'C', TZ: 'UTC' };
+  return { PATH: '/usr/local/bin:/usr/bin:/bin', LC_ALL: 'C', TZ: 'UTC' };
 }
 
 async function freePort(): Promise<number> {
