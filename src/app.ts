@@ -12,6 +12,8 @@ import { BODY_LIMIT_BYTES, bodyParser } from './http/body-parser.js';
 import { draining } from './http/draining.js';
 import { healthRoutes } from './http/health.js';
 import { metricsRoute } from './http/metrics-route.js';
+import { openApi } from './http/openapi.js';
+import { pages } from './http/pages.js';
 import { handleClientError, handleError, handleFrameworkError } from './http/problem-handler.js';
 import { clientRateLimit, failureLimit } from './http/rate-limit.js';
 import { requestLog } from './http/request-log.js';
@@ -51,9 +53,11 @@ export async function buildApp(dependencies: AppDependencies): Promise<FastifyIn
   await app.register(auth, { ...keys, onFailure: await failureLimit(app) });
   await app.register(clientRateLimit, { per_second: config.rate_limit_per_second });
   await app.register(bodyParser);
+  await app.register(openApi);
 
   await app.register(healthRoutes, database);
   await app.register(metricsRoute, { metrics });
+  await app.register(pages);
   if (hooks?.routes !== undefined) await app.register(hooks.routes);
 
   metrics.watchPool(() => ({

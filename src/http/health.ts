@@ -1,6 +1,8 @@
 import type { FastifyInstance } from 'fastify';
 import type { Pool } from 'pg';
+import { z } from 'zod';
 import { pendingMigrations } from '../database/migrate.js';
+import { documented } from './openapi-route.js';
 
 export interface HealthOptions {
   readonly pool: Pool;
@@ -9,18 +11,26 @@ export interface HealthOptions {
 /** How long readiness waits for the database before it says that it is away. */
 const DATABASE_ANSWER_MS = 2000;
 
-type Check = 'ok' | 'unreachable' | 'pending' | 'draining';
+const Check = z.enum(['ok', 'unreachable', 'pending', 'draining']);
+type Check = z.infer<typeof Check>;
+
+const Health = z.strictObject({ status: z.enum(['ok']) }).meta({ id: 'Health', description: 'The process answers.' });
+const Readiness = z
+  .strictObject({
+    status: z.enum(['ok', 'unavailable']),
+    checks: z.strictObject({ database: Check, migrations: Check, shutdown: Check }),
+  })
+  .meta({ id: 'Readiness', description: 'Whether the service can serve, and what is in the way.' });
 
 /** `/health/live`: the process answers. `/health/ready`: it can serve, by database, migrations and draining. */
 export async function healthRoutes(app: FastifyInstance, { pool }: HealthOptions): Promise<void> {
-  const config = { public: true, quiet: true } as const;
   // Migrations never become unapplied, so one look that finds none pending is enough.
   let migrated = false;
 
-  app.get('/health/live', { config }, async () => ({ status: 'ok' }));
+  app.get('/health/live', { config: LIVE }, async (): Promise<z.infer<typeof Health>> => ({ status: 'ok' }));
 
-  app.get('/health/ready', { config }, async (request, reply) => {
-    const checks: Record<string, Check> = { database: 'ok', migrations: 'ok', shutdown: 'ok' };
+  app.get('/health/ready', { config: READY }, async (request, reply) => {
+    const checks: z.infer<typeof Readiness>['checks'] = { database: 'ok', migrations: 'ok', shutdown: 'ok' };
     if (app.isDraining()) checks.shutdown = 'draining';
     try {
       await withinLimit(pool.query('select 1'));
@@ -34,6 +44,32 @@ export async function healthRoutes(app: FastifyInstance, { pool }: HealthOptions
     return reply.code(ready ? 200 : 503).send({ status: ready ? 'ok' : 'unavailable', checks });
   });
 }
+
+const LIVE = {
+  quiet: true,
+  ...documented({
+    public: true,
+    summary: 'Whether the process answers',
+    operation_id: 'getLiveness',
+    tag: 'Operations',
+    answers: { 200: { description: 'It does.', schema: Health } },
+  }),
+} as const;
+
+const READY = {
+  quiet: true,
+  ...documented({
+    public: true,
+    summary: 'Whether the service can serve',
+    description: 'Ready when the database answers, its migrations are applied and the service is not shutting down.',
+    operation_id: 'getReadiness',
+    tag: 'Operations',
+    answers: {
+      200: { description: 'It can.', schema: Readiness },
+      503: { description: 'Not now.', schema: Readiness },
+    },
+  }),
+} as const;
 
 async function withinLimit<T>(work: Promise<T>): Promise<T> {
   let timer: NodeJS.Timeout | undefined;

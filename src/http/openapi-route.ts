@@ -9,10 +9,10 @@ export type AnswerHeader = 'Location' | 'Idempotency-Key-Expires' | 'Idempotent-
 
 export interface DocumentedAnswer {
   readonly description: string;
-  /** A schema of src/contract/schemas.ts with an id; none: no body, or one of `content_type`. */
+  /** A JSON body, by a schema with an id (src/contract/schemas.ts). */
   readonly schema?: z.ZodType;
-  /** JSON where it is left out. */
-  readonly content_type?: string;
+  /** Texts that it may be besides. Neither this nor a schema: no body. */
+  readonly text_types?: readonly string[];
   readonly headers?: readonly AnswerHeader[];
   /** Whole bodies by name, shown in the Swagger UI; without them the schema's own examples are. */
   readonly examples?: Readonly<Record<string, DocumentedExample>>;

@@ -11,9 +11,8 @@ export const requestLog = fastifyPlugin(async function requestLog(app: FastifyIn
   app.decorateRequest('payment_id', null);
   app.decorateRequest('problem_code', null);
   app.addHook('onRequest', (request, reply, done) => {
-    reply.headers(API_HEADERS);
+    if (request.routeOptions.config.page !== true) reply.headers(API_HEADERS);
     reply.header('request-id', request.id);
-    if (request.routeOptions.config.cacheable === true) reply.removeHeader('cache-control');
     done();
   });
   app.addHook('onResponse', (request, reply, done) => {

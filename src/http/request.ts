@@ -18,8 +18,8 @@ declare module 'fastify' {
     public?: true;
     /** The route reads its body itself, whatever its content type (webhooks). */
     raw_body?: true;
-    /** Answers may be cached; everywhere else they are `no-store`. */
-    cacheable?: true;
+    /** For a browser: the headers of pages.ts instead of those for data. */
+    page?: true;
     /** Asked often by machines: its requests are logged at `debug`. */
     quiet?: true;
   }
