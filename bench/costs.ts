@@ -1,4 +1,3 @@
-import type pg from 'pg';
 import type { Postgres } from './postgres.js';
 import { cpuSeconds } from './process-stats.js';
 
@@ -61,10 +60,4 @@ export class Meter {
       statements: Number(after.statements - before.statements),
     };
   }
-}
-
-/** Counting costs time, so it is off while rates are measured. */
-export async function countStatements(admin: pg.Client, on: boolean): Promise<void> {
-  await admin.query(`ALTER SYSTEM SET pg_stat_statements.track = ${on ? 'top' : 'none'}`);
-  await admin.query('SELECT pg_reload_conf()');
 }

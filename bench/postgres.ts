@@ -2,6 +2,7 @@ import { chmodSync, mkdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import pg from 'pg';
 import { startEmbeddedPostgres } from '../src/database/embedded/server.js';
+import { countStatements } from './count-statements.js';
 
 /** A PostgreSQL of the benchmark's own, durable as in production. Everything that is compared runs on it. */
 export interface Postgres {
@@ -21,7 +22,7 @@ export interface Postgres {
 
 /**
  * As the service's own embedded server (src/database/embedded), durable, but with the memory of a production server and
- * a log that replicas could read. The counting of statements is switched on for one short run only.
+ * a log that replicas could read.
  */
 export const SETTINGS = {
   wal_level: 'replica',
@@ -30,7 +31,6 @@ export const SETTINGS = {
   max_wal_size: '8GB',
   max_connections: '150',
   shared_preload_libraries: 'pg_stat_statements',
-  'pg_stat_statements.track': 'none',
   'pg_stat_statements.save': 'off',
 } as const;
 
@@ -46,6 +46,7 @@ export async function startPostgres(directory: string): Promise<Postgres> {
   const url = (database: string): string => Object.assign(new URL(server.url), { pathname: `/${database}` }).href;
   const admin = await connect(url('postgres'));
   await admin.query('CREATE EXTENSION IF NOT EXISTS pg_stat_statements');
+  await countStatements(admin, false);
   const { rows } = await admin.query<{ version: string }>("SELECT current_setting('server_version') AS version");
   const withClient = async <T>(database: string, run: (client: pg.Client) => Promise<T>): Promise<T> => {
     const client = await connect(url(database));

@@ -6,7 +6,7 @@ import { freePort, ROOT, startServer, type RunningService } from '../service.js'
 
 const run = promisify(execFile);
 const VENV = join(ROOT, '.cache', 'bench-venv');
-const PACKAGES = ['fastapi', 'uvicorn', 'sqlalchemy[asyncio]', 'asyncpg'];
+const PACKAGES = ['fastapi==0.165.0', 'uvicorn==0.54.0', 'sqlalchemy[asyncio]==2.1.9', 'asyncpg==0.32.0'];
 
 /** Makes the virtual environment where it is not there yet. @returns why it can't be, or null. */
 export async function installReference(): Promise<string | null> {
@@ -38,7 +38,7 @@ export async function startReference(
         `--workers=${workers}`,
         '--log-level=warning',
       ],
-      env: { DATABASE_URL: database_url.replace('postgresql://', 'postgresql+asyncpg://') },
+      env: { DATABASE_URL: database_url.replace(/^postgres(ql)?:/, 'postgresql+asyncpg:') },
       log: join(directory, 'fastapi.log'),
     },
     `http://127.0.0.1:${port}`,
