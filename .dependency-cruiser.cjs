@@ -117,7 +117,7 @@ module.exports = {
       comment: 'One folder talks to the broker.',
       severity: 'error',
       from: { path: '^src/', pathNot: '^src/kafka/' },
-      to: { path: 'node_modules/@platformatic/kafka/' },
+      to: { path: 'node_modules/kafkajs/' },
     },
     {
       name: 'provider-packages-in-their-adapter',
