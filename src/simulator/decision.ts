@@ -2,7 +2,7 @@ import { randomUUID } from 'node:crypto';
 import type { Behaviour } from './behaviour.js';
 import { Refusal } from './errors.js';
 import type { Entry, MoneyOperation, Movement, PaymentRecord, RefundRecord, ScheduledChange } from './records.js';
-import { paymentEvents, refundEvents } from './views.js';
+import { paymentEvents, paymentView, refundEvents } from './views.js';
 
 /** A request to move money, read and checked. */
 export interface MoneyRequest {
@@ -66,7 +66,9 @@ export function declined(payment: PaymentRecord, failure_code: string, scheduled
 }
 
 export function wrongState(what: string, payment: PaymentRecord): Refusal {
-  return new Refusal(409, 'invalid_state', `a payment that is ${payment.status} can't be ${what}`);
+  return new Refusal(409, 'invalid_state', `a payment that is ${payment.status} can't be ${what}`, {
+    payment: paymentView(payment),
+  });
 }
 
 export function moved(

@@ -5,8 +5,14 @@ export class Refusal extends Error {
     readonly status: number,
     readonly code: string,
     message: string,
+    /** What else the answer says: the payment as it is, where its state is the reason. */
+    readonly members: Readonly<Record<string, unknown>> = {},
   ) {
     super(message);
+  }
+
+  get body(): unknown {
+    return { ...errorBody(this.code, this.message), ...this.members };
   }
 }
 

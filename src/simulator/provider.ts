@@ -194,7 +194,7 @@ function decide(request: MoneyRequest, payment: PaymentRecord | null, behaviour:
 
 function answerTo(operation: MoneyOperation, decided: Decision | Refusal): Answer {
   const refusal = decided instanceof Refusal ? decided : decided.refusal;
-  if (refusal) return { status: refusal.status, body: errorBody(refusal.code, refusal.message) };
+  if (refusal) return { status: refusal.status, body: refusal.body };
   const { payment, refund } = decided as Decision;
   if (refund) return { status: 201, body: refundView(refund) };
   return { status: operation === 'charge' ? 201 : 200, body: paymentView(payment) };

@@ -93,7 +93,7 @@ async function handle(context: Context, req: http.IncomingMessage, res: http.Ser
     } else if (answer) answerOrNot(req, res, answer);
   } catch (error) {
     if (error instanceof Refusal) {
-      send(res, { status: error.status, body: errorBody(error.code, error.message) });
+      send(res, { status: error.status, body: error.body });
       return;
     }
     context.log(`a request failed: ${error instanceof Error ? (error.stack ?? error.message) : String(error)}`);
