@@ -1,7 +1,7 @@
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import fastifyPlugin from 'fastify-plugin';
 import { OncepayError } from '../domain/errors.js';
-import { parseStrictJson } from './strict-json.js';
+import { parseStrictJson } from '../contract/strict-json.js';
 
 export const BODY_LIMIT_BYTES = 64 * 1024;
 /** A body that is too large, up to here, is read and thrown away, so that the caller surely sees the answer. */
