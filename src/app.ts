@@ -22,6 +22,7 @@ import { unrouted } from './http/unrouted.js';
 import type { Logger } from './logger.js';
 import type { Metrics } from './metrics.js';
 import type { Providers } from './providers/registry.js';
+import { backlogReader } from './store/backlog.js';
 
 export interface AppDependencies {
   readonly config: Config;
@@ -60,11 +61,7 @@ export async function buildApp(dependencies: AppDependencies): Promise<FastifyIn
   await app.register(pages);
   if (hooks?.routes !== undefined) await app.register(hooks.routes);
 
-  metrics.watchPool(() => ({
-    total: database.pool.totalCount,
-    idle: database.pool.idleCount,
-    waiting: database.pool.waitingCount,
-  }));
+  watchDatabase(metrics, database);
   await app.ready();
   return app;
 }
@@ -94,6 +91,11 @@ function newServer(logger: FastifyBaseLogger): FastifyInstance {
   // An expectation that we don't know may be ignored (RFC 9110, 10.1.1); Node would answer 417 without a body.
   app.server.on('checkExpectation', (request, response) => app.server.emit('request', request, response));
   return app;
+}
+
+function watchDatabase(metrics: Metrics, { pool }: Database): void {
+  metrics.watchPool(() => ({ total: pool.totalCount, idle: pool.idleCount, waiting: pool.waitingCount }));
+  metrics.watchBacklog(backlogReader(pool));
 }
 
 function checkAccessAtStart(app: FastifyInstance): void {
