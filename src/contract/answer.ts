@@ -1,6 +1,5 @@
-import type { OncepayError } from '../domain/errors.js';
+import { OncepayError } from '../domain/errors.js';
 import type { Operation, OperationKind, Payment } from '../domain/payment.js';
-import { OncepayError as Refusal } from '../domain/errors.js';
 import { PROBLEMS, problemBody } from './problems.js';
 import { paymentView, refundView } from './views.js';
 
@@ -18,7 +17,12 @@ export interface Answer {
 }
 
 /** The status of success, by kind: 201 makes a resource, 200 changes one. */
-export const SUCCESS_STATUS: Readonly<Record<OperationKind, number>> = { charge: 201, capture: 200, cancel: 200, refund: 201 };
+export const SUCCESS_STATUS: Readonly<Record<OperationKind, number>> = {
+  charge: 201,
+  capture: 200,
+  cancel: 200,
+  refund: 201,
+};
 
 /** The resource that an operation of this kind makes or changes, as its path. */
 export function resourcePath(kind: OperationKind, payment_id: string, operation_id: string): string {
@@ -26,13 +30,22 @@ export function resourcePath(kind: OperationKind, payment_id: string, operation_
 }
 
 /** `Location` goes with whatever names a resource of its own: a charge's payment, a refund. */
-export function locationOf(kind: OperationKind, status: number, payment_id: string, operation_id: string): string | null {
+export function locationOf(
+  kind: OperationKind,
+  status: number,
+  payment_id: string,
+  operation_id: string,
+): string | null {
   return status < 300 && (kind === 'charge' || kind === 'refund') ? resourcePath(kind, payment_id, operation_id) : null;
+}
+
+export function paymentBody(payment: Payment): string {
+  return JSON.stringify(paymentView(payment));
 }
 
 /** The resource of an operation as it is now, as JSON text. */
 export function resourceBody(payment: Payment, operation: Operation): string {
-  return JSON.stringify(operation.kind === 'refund' ? refundView(payment, operation) : paymentView(payment));
+  return operation.kind === 'refund' ? JSON.stringify(refundView(payment, operation)) : paymentBody(payment);
 }
 
 /**
@@ -48,13 +61,16 @@ export function finalAnswer(
   const refused = operation.status === 'failed' && (operation.kind === 'capture' || operation.kind === 'cancel');
   if (!refused) return { body: resourceBody(payment, operation), http_status: null };
   const reason = operation.failure?.message ?? 'The provider refused it.';
-  const error = new Refusal('invalid_payment_state', `The ${operation.kind} did not happen: ${reason}`, {
+  const error = new OncepayError('invalid_payment_state', `The ${operation.kind} did not happen: ${reason}`, {
     members: { payment_status: payment.status, failure_code: operation.failure?.code ?? 'provider_rejected' },
   });
   return problemAnswer(error, request_id);
 }
 
 /** A refusal as body and status. */
-export function problemAnswer(error: OncepayError, request_id: string): { readonly body: string; readonly http_status: number } {
+export function problemAnswer(
+  error: OncepayError,
+  request_id: string,
+): { readonly body: string; readonly http_status: number } {
   return { body: JSON.stringify(problemBody(error, request_id)), http_status: PROBLEMS[error.code].status };
 }

@@ -119,7 +119,7 @@ export const RefundList = z
   .strictObject({ data: z.array(Refund) })
   .meta({ id: 'RefundList', description: 'The refunds of a payment, oldest first.' });
 
-export const TIMELINE_TYPES = [
+const TIMELINE_TYPES = [
   'request',
   'operation',
   'attempt',
@@ -171,12 +171,10 @@ export const KeyStatus = z
 
 export const FieldErrorSchema = z
   .strictObject({
-    path: z
-      .string()
-      .meta({
-        description: 'A JSON Pointer into the body, or `query/<name>`, `header/<name>`.',
-        examples: ['/amount'],
-      }),
+    path: z.string().meta({
+      description: 'A JSON Pointer into the body, or `query/<name>`, `header/<name>`.',
+      examples: ['/amount'],
+    }),
     message: z.string().meta({ examples: ['must be greater than zero'] }),
   })
   .meta({ id: 'FieldError', description: 'What is wrong with one field.' });
