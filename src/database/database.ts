@@ -78,13 +78,13 @@ function startupOptions(settings: Readonly<Record<string, string>>): string {
 
 const INT8_OID = 20;
 const INT8_ARRAY_OID = 1016;
-type OidOfPg = Parameters<typeof pg.types.getTypeParser>[0];
+const builtIn: { getTypeParser: (oid: number, format?: 'text' | 'binary') => (value: string) => unknown } = pg.types;
 
 /** Exact integers. Prisma passes parsers of its own with each statement and is not touched by this. */
 function getTypeParser(oid: number, format?: 'text' | 'binary'): (value: string) => unknown {
   if (format !== 'binary' && oid === INT8_OID) return BigInt;
   if (format !== 'binary' && oid === INT8_ARRAY_OID) return parseInt8Array;
-  return pg.types.getTypeParser(oid as OidOfPg, format) as (value: string) => unknown;
+  return builtIn.getTypeParser(oid, format);
 }
 
 /** One dimension, as all of ours have: `{1,NULL,3}`. */

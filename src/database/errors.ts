@@ -1,3 +1,5 @@
+import { QueueFull } from './batcher.js';
+
 /**
  * SQLSTATEs that say "not now" rather than "not this": connection exceptions (class 08), too many connections and
  * other lacks of resources (53), and a server that is going down, starting, or was told to end our session (57P0x).
@@ -44,6 +46,7 @@ const MAX_DEPTH = 6;
 
 function isUnavailableAtDepth(error: unknown, depth: number): boolean {
   if (typeof error !== 'object' || error === null || depth > MAX_DEPTH) return false;
+  if (error instanceof QueueFull) return true;
   for (const code of [stringMember(error, 'code'), stringMember(error, 'originalCode')]) {
     if (code === undefined) continue;
     if (UNAVAILABLE_NODE_CODES.has(code) || UNAVAILABLE_PRISMA_CODES.has(code)) return true;

@@ -88,6 +88,11 @@ export async function stopServer(pid: number, limit_ms: number): Promise<void> {
   throw new Error(`PostgreSQL (pid ${pid}) does not end`);
 }
 
+/** Begins the fast end. A server that is gone already is no error. */
+export function tellToEnd(pid: number): void {
+  signalProcess(pid, 'SIGINT');
+}
+
 function signalProcess(pid: number, signal: NodeJS.Signals): boolean {
   try {
     return process.kill(pid, signal);

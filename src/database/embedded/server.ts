@@ -18,7 +18,7 @@ import { keepSecret, randomSecret } from '../secret-file.js';
 import { type Account, ownerAccount, serverAccount } from './account.js';
 import { type Binaries, prepareBinaries } from './binaries.js';
 import { dataFolder } from './folder.js';
-import { findRunning, stopServer, waitUntilReady } from './postmaster.js';
+import { findRunning, stopServer, tellToEnd, waitUntilReady } from './postmaster.js';
 
 /** A PostgreSQL server of our own. */
 export interface EmbeddedPostgres {
@@ -29,6 +29,8 @@ export interface EmbeddedPostgres {
   readonly reused: boolean;
   /** Ends it, clean. Safe to call again. */
   stop(): Promise<void>;
+  /** Tells it to end and does not wait. */
+  abandon(): void;
 }
 
 export interface EmbeddedOptions {
@@ -101,7 +103,13 @@ export async function startEmbeddedPostgres(options: EmbeddedOptions): Promise<E
     if (running === undefined) await stop();
     throw new Error(`The embedded PostgreSQL in ${data} does not let us in: ${messageOf(error)}`, { cause: error });
   }
-  return { url: address(DATABASE), directory: data, reused: running !== undefined, stop };
+  return {
+    url: address(DATABASE),
+    directory: data,
+    reused: running !== undefined,
+    stop,
+    abandon: () => tellToEnd(server.pid),
+  };
 }
 
 /** Makes the data under another name first, so that a first start that broke off leaves nothing half made. */
