@@ -25,12 +25,21 @@ export interface PaymentProvider {
    * charge as it now is. `not_found`: the provider has never heard of it *now* (the request may still be under way).
    * `not_visible_yet`: its look-up lags, so that nothing can be said.
    */
-  retrieve(target: RetrieveTarget, options: Omit<CallOptions, 'provider_key'>): Promise<Fact | 'not_found' | 'not_visible_yet'>;
+  retrieve(
+    target: RetrieveTarget,
+    options: Omit<CallOptions, 'provider_key'>,
+  ): Promise<Fact | 'not_found' | 'not_visible_yet'>;
   /**
    * Verifies the signature over the raw bytes first, and only then reads them.
    * @throws InvalidSignature
    */
   parseWebhook(headers: IncomingHttpHeaders, rawBody: Buffer): ProviderEvent;
+  /**
+   * Optional: asks the provider for what a verified notification did not carry (a refund made at Stripe's dashboard
+   * does not say whose charge it is on). Outside any transaction. An error of kind `unknown` or `not_sent` means: not
+   * now, let the provider send the notification again.
+   */
+  completeEvent?(event: ProviderEvent, options: Omit<CallOptions, 'provider_key'>): Promise<ProviderEvent>;
 }
 
 /** For every call: the provider key of the operation, and how long this one attempt may take. */
