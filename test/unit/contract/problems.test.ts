@@ -9,7 +9,6 @@ const CODES_BY_STATUS: Readonly<Record<number, readonly string[]>> = {
     'card_number_rejected',
     'idempotency_key_invalid',
     'idempotency_key_missing',
-    'invalid_signature',
     'malformed_body',
     'validation_failed',
   ],
