@@ -1,5 +1,7 @@
 import { randomBytes } from 'node:crypto';
+import { existsSync } from 'node:fs';
 import { createServer } from 'node:net';
+import type { Pool } from 'pg';
 import { buildApp } from './app.js';
 import { generateApiKey } from './clients/api-key.js';
 import { bootstrapClient } from './clients/bootstrap.js';
@@ -12,9 +14,12 @@ import { keepSecret } from './database/secret-file.js';
 import { startJobs } from './jobs/index.js';
 import type { Logger } from './logger.js';
 import { createMetrics } from './metrics.js';
+import { createPayments } from './payments/context.js';
 import { createProviders } from './providers/registry.js';
 import { ledgerFile, startSimulator } from './simulator/server.js';
 import { settleInstallation } from './store/installation.js';
+
+const HOUR_MS = 60 * 60_000;
 
 /** A running service. */
 export interface Service {
@@ -86,25 +91,31 @@ async function startAll(config: Config, logger: Logger, closers: Closers): Promi
   closers.add(() => database.close());
   await migrate(database.pool);
   const installation_id = await settleInstallation(database.pool, config.installation_id);
-  const api_key_file =
-    embedded === null || config.bootstrap_api_key !== null ? null : (data_dir?.file('api-key') ?? null);
-  const api_key =
-    api_key_file === null ? config.bootstrap_api_key : keepSecret(api_key_file, () => generateApiKey().key);
-  if (api_key !== null) await bootstrapClient(database.pool, api_key);
+  const api_key_file = await letFirstClientIn(config, embedded === null ? null : data_dir, database.pool);
 
   const sandbox = await startSandboxIfNeeded(config, data_dir, logger, closers);
   const providers = await createProviders(config, sandbox);
-  const dependencies = { config, database, providers, metrics: createMetrics(), logger, installation_id };
-  const app = await buildApp(dependencies);
-  let drain = (): Promise<unknown> => app.close();
-  closers.add(async () => {
-    await drain();
+  const metrics = createMetrics();
+  const payments = createPayments({
+    pool: database.pool,
+    providers,
+    installation_id,
+    timing: config.timing,
+    retention_ms: config.retention.idempotency_h * HOUR_MS,
+    auto_refund_anomalies: config.auto_refund_anomalies,
+    metrics,
+    logger,
   });
+  const dependencies = { config, database, payments, metrics, logger };
+  const app = await buildApp(dependencies);
+  closers.add(() => app.close());
   // Listening comes first: it fails where the port is taken, before any job has begun to work.
   await app.listen({ host: config.http.host, port: config.http.port });
   const jobs = startJobs(dependencies);
   // Requests under way and rounds under way end side by side: each may wait for the provider.
-  drain = () => Promise.all([app.close(), jobs.stop()]);
+  closers.add(async () => {
+    await Promise.all([app.close(), jobs.stop()]);
+  });
 
   let stopping: Promise<void> | undefined;
   return {
@@ -138,6 +149,31 @@ async function startDatabaseIfNeeded(
   const embedded = await startEmbeddedPostgres({ data_dir: data_dir.path });
   closers.add(() => embedded.stop());
   return embedded;
+}
+
+/**
+ * Makes the client `default` where there is none: with the configured key, or for an embedded database (`data_dir` is
+ * given) with one that is made and kept there. @returns the file of a kept key
+ */
+async function letFirstClientIn(config: Config, data_dir: DataDir | null, pool: Pool): Promise<string | null> {
+  if (config.bootstrap_api_key !== null) {
+    await bootstrapClient(pool, config.bootstrap_api_key);
+    return null;
+  }
+  if (data_dir === null) return null;
+  const file = data_dir.file('api-key');
+  // A new key would open nothing where there are clients already.
+  if (!existsSync(file) && (await hasClients(pool))) return null;
+  await bootstrapClient(
+    pool,
+    keepSecret(file, () => generateApiKey().key),
+  );
+  return file;
+}
+
+async function hasClients(pool: Pool): Promise<boolean> {
+  const { rows } = await pool.query<{ found: boolean }>('SELECT EXISTS (SELECT FROM api_client) AS found');
+  return rows[0]?.found === true;
 }
 
 interface Sandbox {
