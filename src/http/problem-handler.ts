@@ -42,7 +42,7 @@ function toOncepayError(error: unknown, request: FastifyRequest): OncepayError {
     if (error.cause !== undefined) request.log.warn({ err: error.cause, code: error.code }, error.message);
     return error;
   }
-  const refusal = frameworkRefusal(error);
+  const refusal = frameworkRefusal(error, request);
   if (refusal !== null) return refusal;
   if (isUnavailable(error)) {
     request.log.warn({ err: error }, 'a request could not be served: the database is not available');
@@ -53,8 +53,9 @@ function toOncepayError(error: unknown, request: FastifyRequest): OncepayError {
 }
 
 /** Fastify's own refusals in our words; null where the error is none of them. */
-function frameworkRefusal(error: unknown): OncepayError | null {
-  const { code, statusCode } = error as Partial<FastifyError>;
+function frameworkRefusal(error: unknown, request: FastifyRequest): OncepayError | null {
+  if (typeof error !== 'object' || error === null) return null;
+  const { code, statusCode = 500 } = error as Partial<FastifyError>;
   switch (code) {
     case 'FST_ERR_CTP_BODY_TOO_LARGE':
       return new OncepayError('body_too_large', 'The body is larger than this route accepts.');
@@ -72,9 +73,15 @@ function frameworkRefusal(error: unknown): OncepayError | null {
     case 'FST_ERR_NOT_FOUND':
       return new OncepayError('not_found', 'There is nothing at this address.');
     default:
-      // A body that breaks off: whoever sent it is gone or has broken the protocol.
-      if (statusCode !== 400) return null;
-      return new OncepayError('malformed_body', 'The body could not be read to its end.');
+      // Statuses of other errors are not trusted: a provider's SDK puts its own there. But a body that breaks off can
+      // only be that, and files of pages are refused by who serves them (a path with "..", say).
+      if (statusCode === 400 && !request.raw.complete) {
+        return new OncepayError('malformed_body', 'The body could not be read to its end.');
+      }
+      if (statusCode >= 400 && statusCode < 500 && request.routeOptions.config.page === true) {
+        return new OncepayError('not_found', 'There is nothing at this address.');
+      }
+      return null;
   }
 }
 
