@@ -50,7 +50,7 @@ export interface HistoryEntry {
   readonly operation_id: string | null;
 }
 
-const EVENT_OF_STATUS: Readonly<Record<PaymentStatus, EventType>> = {
+export const EVENT_OF_STATUS: Readonly<Record<PaymentStatus, EventType>> = {
   processing: 'PaymentProcessing.v1',
   requires_action: 'PaymentRequiresAction.v1',
   authorized: 'PaymentAuthorized.v1',
@@ -58,6 +58,11 @@ const EVENT_OF_STATUS: Readonly<Record<PaymentStatus, EventType>> = {
   failed: 'PaymentFailed.v1',
   canceled: 'PaymentCanceled.v1',
 };
+
+/** Names an anomaly within its payment. */
+export function anomalyId(kind: AnomalyKind, operation_id: string | null): string {
+  return `${kind} ${operation_id ?? ''}`;
+}
 
 /**
  * A payment with its operations, being changed by facts. Collects what has to be written together: rows, events,
@@ -79,6 +84,8 @@ export class Change {
     operations: readonly Operation[],
     readonly now: Date,
     readonly cause: Cause,
+    /** Anomalies on record already, as `anomalyId` names them: each is raised once. */
+    readonly known_anomalies: ReadonlySet<string> = new Set(),
   ) {
     this.before = payment;
     this.payment = payment;
@@ -145,7 +152,11 @@ export class Change {
   }
 
   /** Moves the payment and publishes it. Returns whether it moved; a move that is not allowed changes nothing. */
-  movePayment(to: PaymentStatus, operation_id: string, fields: Partial<Omit<Payment, 'id' | 'status' | 'version'>> = {}): boolean {
+  movePayment(
+    to: PaymentStatus,
+    operation_id: string,
+    fields: Partial<Omit<Payment, 'id' | 'status' | 'version'>> = {},
+  ): boolean {
     const from = this.payment.status;
     if (!canMovePayment(from, to)) return false;
     this.payment = { ...this.payment, ...fields, status: to };
@@ -163,6 +174,7 @@ export class Change {
   }
 
   raise(kind: AnomalyKind, operation_id: string | null, detail: Readonly<Record<string, string>> = {}): void {
+    if (this.known_anomalies.has(anomalyId(kind, operation_id))) return;
     const anomaly: Anomaly = { kind, operation_id, detail };
     this.anomalies.push(anomaly);
     this.publish('PaymentAnomalyDetected.v1', operation_id, anomaly);
