@@ -4,7 +4,7 @@
  * Made from the table of dinero.js 2.0.2 with these corrections: MGA and MRU have two digits (their fifths are not
  * decimal), BGN is gone (euro in Bulgaria since 2026-01-01). Left out, because nobody can be charged in them: XAU, XAG,
  * XPT, XPD, XBA to XBD, XDR, XSU, XUA, XAD (units of account), XTS (tests) and XXX (none). Not from `Intl`: that follows CLDR,
- * which differs from ISO (HUF and IDR have 0 digits there). docs/adr/0010 says more.
+ * which differs from ISO (HUF and IDR have 0 digits there). docs/adr/0010-currencies.md says more.
  */
 const CODES_BY_DIGITS: readonly string[] = [
   // None: an amount has no decimal point.

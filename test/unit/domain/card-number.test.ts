@@ -81,6 +81,8 @@ describe('containsCardNumber', () => {
     ['another prefix', withCheckDigit('900000000000000')],
     ['6012', withCheckDigit('601200000000000')],
     ['20 digits', withCheckDigit('4242424242424242424')],
+    ['UnionPay with 20 digits', withCheckDigit('6200000000000000000')],
+    ['Mir with 20 digits', withCheckDigit('2200000000000000000')],
     ['a card number inside a longer number', '4242424242424242000'],
     ['a number before it, over a single space', '12 4242424242424242'],
     ['double spaces inside', '4242  4242  4242  4242'],

@@ -1,7 +1,7 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { OncepayError } from '../../../src/domain/errors.js';
-import { MAX_JSON_DEPTH, parseStrictJson } from '../../../src/http/strict-json.js';
+import { MAX_JSON_DEPTH, parseStrictJson } from '../../../src/contract/strict-json.js';
 
 function parse(text: string): unknown {
   return parseStrictJson(Buffer.from(text, 'utf8'));
