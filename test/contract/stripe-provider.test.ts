@@ -259,12 +259,16 @@ describe('what an error means', () => {
     expect(posts('/v1/payment_intents').filter((r) => r.idempotency_key === options.provider_key)).toHaveLength(1);
   });
 
-  it('an answer that is not JSON is unknown', async () => {
-    const options = call();
-    stripe.next('POST /v1/payment_intents', { commits: false, then: 'html' });
-    const error = await providerErrorOf(provider.charge(chargeRequest(options.provider_key), options));
-    expect(error).toMatchObject({ kind: 'unknown', reason: 'unreadable_answer' });
-  });
+  it.each(['html', 'redirect'] as const)(
+    '%s from something in between is unknown, and followed nowhere',
+    async (then) => {
+      const options = call();
+      stripe.next('POST /v1/payment_intents', { commits: false, then });
+      const error = await providerErrorOf(provider.charge(chargeRequest(options.provider_key), options));
+      expect(error).toMatchObject({ kind: 'unknown', reason: 'unreadable_answer' });
+      expect(posts('/elsewhere')).toHaveLength(0);
+    },
+  );
 
   it('a refused connection was surely not sent', async () => {
     const port = await freePort();

@@ -158,6 +158,18 @@ describe('facts', () => {
     });
   });
 
+  it('an action that only Stripe.js can take has no address', async () => {
+    const { intent } = await charged();
+    const sdk = {
+      type: 'three_d_secure_redirect',
+      url: 'https://hooks.stripe.com/x',
+      stripe_js: 'https://hooks.stripe.com/y',
+    };
+    const next_action = { type: 'use_stripe_sdk', use_stripe_sdk: sdk };
+    const event = heard('payment_intent.requires_action', { ...intent, status: 'requires_action', next_action });
+    expect(event.fact).toMatchObject({ status: 'requires_action', next_action: null });
+  });
+
   it('charge.refunded tells totals, without the released part of a capture', async () => {
     const { reference, intent, charge } = await charged('manual');
     stripe.objects.captureIntent(intent.id, { amount_to_capture: '600' });

@@ -20,11 +20,12 @@ export interface StripeRequest {
 
 /**
  * What the next matching request meets. `commits`: whether it takes effect before that. `hang` answers nothing,
- * `reset` cuts the connection, `stall` sends half of an answer, a status is an API error that the key remembers.
+ * `reset` cuts the connection, `stall` sends half of an answer, `html` and
+ * `redirect` are what something in between may say, a status is an API error that the key remembers.
  */
 export interface Fault {
   readonly commits: boolean;
-  readonly then: 'hang' | 'reset' | 'stall' | 'html' | Answer;
+  readonly then: 'hang' | 'reset' | 'stall' | 'html' | 'redirect' | Answer;
 }
 
 export interface StripeStandin {
@@ -219,8 +220,9 @@ function send(response: ServerResponse, answer: Answer): void {
   response.end(JSON.stringify(answer.body));
 }
 
-function breakOff(response: ServerResponse, how: 'hang' | 'reset' | 'stall' | 'html', answer: Answer): void {
+function breakOff(response: ServerResponse, how: Exclude<Fault['then'], Answer>, answer: Answer): void {
   if (how === 'reset') response.socket?.resetAndDestroy();
+  if (how === 'redirect') response.writeHead(307, { location: '/elsewhere' }).end();
   if (how === 'html') response.writeHead(502, { 'content-type': 'text/html' }).end('<html>Bad gateway</html>');
   if (how === 'stall') {
     const text = JSON.stringify(answer.body);

@@ -26,7 +26,7 @@ export async function completeRefundEvent(
       await stripe.refunds.retrieve(
         event.fact.provider_refund_id,
         { expand: ['charge.balance_transaction'] },
-        { timeout: deadline.left_ms(), maxNetworkRetries: 0 },
+        { timeout: deadline.left_ms() },
       ),
     );
     const charge = refund && readCharge(refund.charge);

@@ -95,5 +95,5 @@ function missingError(): ProviderError {
 }
 
 function asking(deadline: Deadline): Stripe.RequestOptions {
-  return { timeout: deadline.left_ms(), maxNetworkRetries: 0 };
+  return { timeout: deadline.left_ms() };
 }

@@ -203,7 +203,7 @@ function metadataOf(metadata: ProviderMetadata): Record<string, string> {
 }
 
 function oneAttempt(idempotencyKey: string, deadline: Deadline): Stripe.RequestOptions {
-  return { idempotencyKey, timeout: deadline.left_ms(), maxNetworkRetries: 0 };
+  return { idempotencyKey, timeout: deadline.left_ms() };
 }
 
 /** An answer of Stripe's as a fact. @throws ProviderError `unknown` where it can't be read */
