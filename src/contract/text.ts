@@ -26,11 +26,6 @@ export function textProblem(text: string, rule: TextRule): string | null {
   return null;
 }
 
-/** Whether PostgreSQL and UTF-8 can hold the text at all. */
-export function isStorable(text: string): boolean {
-  return !text.includes('\0') && !LONE_SURROGATE.test(text);
-}
-
 function hasLength(text: string, { min, max }: TextRule): boolean {
   // A character is one or two units: mostly the units settle it without counting.
   if (text.length <= max) return text.length >= min && (min < 2 || countCharacters(text) >= min);
