@@ -10,6 +10,7 @@ import type { Database } from './database/database.js';
 import { auth } from './http/auth.js';
 import { BODY_LIMIT_BYTES, bodyParser } from './http/body-parser.js';
 import { draining } from './http/draining.js';
+import { idempotency } from './http/idempotency.js';
 import { healthRoutes } from './http/health.js';
 import { metricsRoute } from './http/metrics-route.js';
 import { openApi } from './http/openapi.js';
@@ -18,19 +19,24 @@ import { handleClientError, handleError, handleFrameworkError } from './http/pro
 import { clientRateLimit, failureLimit } from './http/rate-limit.js';
 import { requestLog } from './http/request-log.js';
 import { checkAccessDeclared } from './http/request.js';
+import { strictQuery } from './http/strict-query.js';
 import { unrouted } from './http/unrouted.js';
+import { idempotencyKeyRoutes } from './http/routes/idempotency-keys.js';
+import { paymentOperationRoutes } from './http/routes/payment-operations.js';
+import { paymentReadRoutes } from './http/routes/payment-reads.js';
+import { paymentRoutes } from './http/routes/payments.js';
+import { webhookRoutes } from './http/routes/webhooks.js';
 import type { Logger } from './logger.js';
 import type { Metrics } from './metrics.js';
-import type { Providers } from './providers/registry.js';
+import type { PaymentsContext } from './payments/context.js';
 import { backlogReader } from './store/backlog.js';
 
 export interface AppDependencies {
   readonly config: Config;
   readonly database: Database;
-  readonly providers: Providers;
+  readonly payments: PaymentsContext;
   readonly metrics: Metrics;
   readonly logger: Logger;
-  readonly installation_id: string;
   readonly hooks?: AppHooks;
 }
 
@@ -42,7 +48,7 @@ export interface AppHooks {
 
 /** The app with all its plugins and routes, ready to listen. Closing it ends what it started, not the database. */
 export async function buildApp(dependencies: AppDependencies): Promise<FastifyInstance> {
-  const { config, database, metrics, hooks } = dependencies;
+  const { config, database, metrics, payments, hooks } = dependencies;
   const app = newServer(dependencies.logger);
   const keys = keysOf(app, database);
 
@@ -56,6 +62,13 @@ export async function buildApp(dependencies: AppDependencies): Promise<FastifyIn
   await app.register(bodyParser);
   await app.register(openApi);
 
+  await app.register(strictQuery);
+  await app.register(idempotency, { payments });
+  await app.register(paymentRoutes, { payments });
+  await app.register(paymentOperationRoutes, { payments });
+  await app.register(paymentReadRoutes, { payments, prisma: database.prisma });
+  await app.register(idempotencyKeyRoutes, { payments });
+  await app.register(webhookRoutes, { payments });
   await app.register(healthRoutes, database);
   await app.register(metricsRoute, { metrics });
   await app.register(pages);

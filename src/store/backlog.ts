@@ -1,5 +1,6 @@
 import type { Pool } from 'pg';
 import type { Backlog, Waiting } from '../metrics.js';
+import { UNSENT_SINCE } from './outbox.js';
 
 /** Counts stop here: "this many or more" is all that an alarm needs, and a scrape stays cheap in the worst outage. */
 const COUNTED_MAX = 10_000;
@@ -33,8 +34,7 @@ const PARTS: Readonly<Record<keyof Backlog, string>> = {
   unknown: `select created_at as since from operation
     where check_at is not null and status = 'processing' and needs_review_at is null order by check_at`,
   needs_review: `select needs_review_at as since from operation where needs_review_at is not null order by needs_review_at`,
-  outbox_pending: `select created_at as since from outbox_event
-    where published_at is null and quarantined_at is null order by id`,
+  outbox_pending: UNSENT_SINCE,
   outbox_quarantined: `select quarantined_at as since from outbox_event
     where quarantined_at is not null order by quarantined_at`,
   open_anomalies: `select created_at as since from anomaly where resolved_at is null order by created_at`,

@@ -101,6 +101,12 @@ export interface RoundResult {
   readonly max_attempts: number;
 }
 
+/** Unsent events for the gauges: up to 1,000 of each shard, the first of their keys. */
+export const UNSENT_SINCE = `
+SELECT e.created_at AS since FROM generate_series(0, 15) AS shards(shard) CROSS JOIN LATERAL (
+  SELECT e.created_at FROM outbox_event e WHERE ${SHARD_OF_KEY} = shards.shard AND ${UNSENT} ORDER BY e.key, e.sequence LIMIT 1000
+) e`;
+
 /** Marks what was sent, counts what was refused, gives the shards back. @returns the ids that are now quarantined. */
 export async function finishRound(connection: Connection, round: RoundResult): Promise<string[]> {
   const refused = [round.refused.map((row) => row.id), round.refused.map((row) => row.error.slice(0, 500))];
@@ -112,14 +118,6 @@ export async function finishRound(connection: Connection, round: RoundResult): P
 /** Whether a sleeping relay is to be woken by NOTIFY at the next insert. See the migration for what NOTIFY costs. */
 export async function wantWakeUp(connection: Connection, wanted: boolean): Promise<void> {
   await connection.query('UPDATE outbox_wake SET wanted = $1 WHERE wanted <> $1', [wanted]);
-}
-
-/** Writes one event, in the transaction of what it tells of. */
-export async function insertOutboxEvent(tx: Connection, event: OutboxRow): Promise<void> {
-  await tx.query(
-    `INSERT INTO outbox_event (id, topic, key, sequence, type, data, traceparent) VALUES ($1, $2, $3, $4, $5, $6, $7)`,
-    [event.id, event.topic, event.key, event.sequence, event.type, event.data, event.traceparent],
-  );
 }
 
 export interface ReplayRange {

@@ -76,6 +76,7 @@ CREATE TABLE payment (
   CHECK ((next_action_type IS NULL) = (next_action_url IS NULL))
 ) WITH (fillfactor = 70);
 CREATE INDEX payment_list ON payment (client_id, created_at, id);
+CREATE INDEX payment_customer ON payment (client_id, customer_id, created_at, id);
 
 CREATE TABLE operation (
   id uuid PRIMARY KEY,
@@ -122,7 +123,9 @@ CREATE UNIQUE INDEX operation_in_flight ON operation (payment_id) WHERE status =
 CREATE UNIQUE INDEX operation_try ON operation (payment_id, try_number) WHERE kind = 'charge';
 -- A refund told twice (API answer, webhook, two event ids) is one row.
 CREATE UNIQUE INDEX operation_provider_refund ON operation (payment_id, provider_refund_id) WHERE provider_refund_id IS NOT NULL;
-CREATE UNIQUE INDEX operation_excess ON operation (excess_operation_id) WHERE excess_operation_id IS NOT NULL;
+CREATE INDEX operation_excess ON operation (excess_operation_id) WHERE excess_operation_id IS NOT NULL;
+-- We give an excess back once; somebody at the provider's side may do so in parts.
+CREATE UNIQUE INDEX operation_auto_refund ON operation (excess_operation_id) WHERE origin = 'auto_refund';
 CREATE INDEX operation_provider_payment ON operation (provider_payment_id) WHERE provider_payment_id IS NOT NULL AND kind = 'charge';
 CREATE INDEX operation_check ON operation (check_at) WHERE check_at IS NOT NULL;
 CREATE INDEX operation_review ON operation (needs_review_at) WHERE needs_review_at IS NOT NULL;
@@ -151,7 +154,7 @@ CREATE TABLE idempotency_record (
 ) WITH (fillfactor = 50);
 CREATE INDEX idempotency_record_lease ON idempotency_record (lease_until) WHERE state = 'in_progress';
 CREATE INDEX idempotency_record_waiting ON idempotency_record (operation_id) WHERE state <> 'done';
-CREATE INDEX idempotency_record_created ON idempotency_record (created_at);
+CREATE INDEX idempotency_record_expiry ON idempotency_record (expires_at) WHERE state = 'done';
 
 CREATE TABLE outbox_event (
   id uuid PRIMARY KEY,

@@ -47,7 +47,8 @@ CREATE TABLE order_projection (
   ordered_at timestamptz NOT NULL,
   event_id text COLLATE "C" NOT NULL,
   created_at timestamptz NOT NULL DEFAULT clock_timestamp(),
-  PRIMARY KEY (client_id, order_id)
+  -- By order first: an admin looks for one without knowing whose it is.
+  PRIMARY KEY (order_id, client_id)
 );
 CREATE INDEX payment_order ON payment (client_id, order_id) WHERE order_id IS NOT NULL;
 

@@ -1,0 +1,192 @@
+import type pg from 'pg';
+import { uuidv7 } from 'uuidv7';
+import { isUnavailable } from '../database/errors.js';
+import { inTransaction } from '../database/transaction.js';
+import { applyChargeFact } from '../domain/apply-charge-fact.js';
+import { addForeignRefund, applyRefundFact } from '../domain/apply-refund-fact.js';
+import type { Change } from '../domain/change.js';
+import { operationProviderKey } from '../domain/command-hash.js';
+import type { Fact, RefundFact } from '../domain/fact.js';
+import type { Operation } from '../domain/payment.js';
+import type { ProviderEvent } from '../providers/provider.js';
+import { emptyOperation } from '../store/begin-charge.js';
+import { findByProviderPayment, findByReference, type Found } from '../store/find-operation.js';
+import { insertAnomalies, insertEvents } from '../store/payments.js';
+import { markProcessed } from '../store/processed-event.js';
+import { type EventOutcome, keepEvent, recordFailure } from '../store/provider-events.js';
+import { lockForChange, writeChange } from './change-payment.js';
+import type { PaymentsContext } from './context.js';
+import { PAYMENT_EVENTS_TOPIC } from './outbox-rows.js';
+
+/** So often an event may fail before it is set aside: one poison event must not get the endpoint disabled. */
+const FAILURES_MAX = 8;
+
+/**
+ * Applies a provider's notification, once per event id: mark, event, fact, every waiting answer and our own events in
+ * one transaction. The fact goes to the operation that it names; the payment follows as on every other channel.
+ * @throws what went wrong, nothing marked, so that the provider sends it again; an event that fails again and again is
+ * `parked` instead: kept for operators
+ */
+export async function receiveEvent(
+  ctx: PaymentsContext,
+  provider: string,
+  event: ProviderEvent,
+): Promise<EventOutcome | 'duplicate'> {
+  let outcome: EventOutcome | 'duplicate';
+  try {
+    outcome = await inTransaction(ctx.pool, (tx) => apply(ctx, tx, provider, event));
+  } catch (error) {
+    if (isUnavailable(error)) throw error;
+    outcome = await countFailure(ctx, provider, event, error);
+    if (outcome !== 'parked') throw error;
+  }
+  ctx.metrics.countWebhook(provider, outcome);
+  return outcome;
+}
+
+async function apply(
+  ctx: PaymentsContext,
+  tx: pg.PoolClient,
+  provider: string,
+  event: ProviderEvent,
+): Promise<EventOutcome | 'duplicate'> {
+  if (!(await markProcessed(tx, `webhook:${provider}`, event.event_id))) return 'duplicate';
+  const { fact } = event;
+  if (!fact) return keepEvent(tx, provider, event, { outcome: 'ignored' });
+  const found = await locate(ctx, tx, provider, event, fact);
+  if (found === 'foreign') return keepEvent(tx, provider, event, { outcome: 'foreign' });
+  if (found === 'unknown') return unknownOperation(ctx, tx, provider, event, null);
+
+  const refunds = fact.type === 'refund' ? refundSelection(event, fact) : {};
+  const change = await lockForChange(tx, found.payment_id, refunds, 'webhook');
+  if (!change) throw new Error(`payment ${found.payment_id} is gone`);
+  const operation_id = applyTo(ctx, change, found, event, fact);
+  if (operation_id === null) return unknownOperation(ctx, tx, provider, event, found.payment_id);
+  const outcome = change.isEmpty ? 'no_change' : 'applied';
+  await writeChange(ctx, tx, change);
+  return keepEvent(tx, provider, event, { outcome, payment_id: found.payment_id, operation_id });
+}
+
+/** Whose event it is. R4 commits our row before the call, so that an event of our installation finds its operation. */
+async function locate(
+  ctx: PaymentsContext,
+  tx: pg.PoolClient,
+  provider: string,
+  event: ProviderEvent,
+  fact: Fact,
+): Promise<Found | 'foreign' | 'unknown'> {
+  const metadata = event.charge_metadata ?? event.refund_metadata;
+  if (metadata === null) {
+    // A refund made at the provider's dashboard may carry nothing of ours; the charge that it gives back is known.
+    const found =
+      fact.type === 'refund' ? await findByProviderPayment(tx, provider, fact.provider_payment_id) : undefined;
+    return found ?? 'foreign';
+  }
+  if (metadata.installation_id !== ctx.installation_id) return 'foreign';
+  const found = await findByReference(tx, provider, metadata.external_payment_id, metadata.reference);
+  if (found) return found;
+  return (await findByProviderPayment(tx, provider, fact.provider_payment_id)) ?? 'unknown';
+}
+
+function refundSelection(event: ProviderEvent, fact: RefundFact) {
+  const { provider_refund_id } = fact;
+  return event.refund_metadata
+    ? { provider_refund_id, provider_key: event.refund_metadata.reference }
+    : { provider_refund_id };
+}
+
+/** Applies the fact to what it names. Null: it names an operation of ours that we do not have. */
+function applyTo(ctx: PaymentsContext, change: Change, found: Found, event: ProviderEvent, fact: Fact): string | null {
+  if (fact.type === 'charge') {
+    applyChargeFact(change, found.operation_id, fact);
+    return found.operation_id;
+  }
+  const reference = event.refund_metadata?.reference;
+  const known =
+    change.operations.find((operation) => operation.kind === 'refund' && operation.provider_key === reference) ??
+    change.operations.find((operation) => operation.provider_refund_id === fact.provider_refund_id);
+  if (!known && event.refund_metadata?.installation_id === ctx.installation_id) return null;
+  const operation = known ?? foreignRefund(ctx, change, fact);
+  if (!known) addForeignRefund(change, operation);
+  applyRefundFact(change, operation.id, fact);
+  return operation.id;
+}
+
+/** A refund that was made at the provider's own side, as an operation of ours. */
+function foreignRefund(ctx: PaymentsContext, change: Change, fact: RefundFact): Operation {
+  const { client_id, provider, external_payment_id, id } = change.payment;
+  const charge = change.operations.find(
+    (o) => o.kind === 'charge' && o.provider_payment_id === fact.provider_payment_id,
+  );
+  const isExcess = charge !== undefined && change.payment.provider_payment_id !== fact.provider_payment_id;
+  const idempotency_key = `refund at the provider ${fact.provider_refund_id}`;
+  return {
+    ...emptyOperation(change.now),
+    id: uuidv7(),
+    payment_id: id,
+    kind: 'refund',
+    origin: 'provider',
+    amount_minor: fact.amount_minor,
+    provider_key: operationProviderKey({
+      installation_id: ctx.installation_id,
+      client_id,
+      provider,
+      external_payment_id,
+      kind: 'refund',
+      idempotency_key,
+    }),
+    provider_refund_id: fact.provider_refund_id,
+    excess_operation_id: isExcess ? charge.id : null,
+    attempts_started: 0,
+    first_attempt_at: null,
+  };
+}
+
+async function unknownOperation(
+  ctx: PaymentsContext,
+  tx: pg.PoolClient,
+  provider: string,
+  event: ProviderEvent,
+  payment_id: string | null,
+): Promise<EventOutcome> {
+  const reference = (event.refund_metadata ?? event.charge_metadata)?.reference ?? '';
+  const detail = {
+    provider,
+    event_id: event.event_id,
+    reference,
+    provider_payment_id: event.fact?.provider_payment_id ?? '',
+  };
+  await insertAnomalies(tx, payment_id, [{ kind: 'unknown_operation', operation_id: null, detail }]);
+  const data = JSON.stringify({
+    payment_id,
+    operation_id: null,
+    payment: null,
+    anomaly: { kind: 'unknown_operation', ...detail },
+  });
+  const key = payment_id ?? reference;
+  await insertEvents(tx, [
+    {
+      id: uuidv7(),
+      topic: PAYMENT_EVENTS_TOPIC,
+      key,
+      sequence: 0,
+      type: 'PaymentAnomalyDetected.v1',
+      data,
+      traceparent: null,
+    },
+  ]);
+  ctx.metrics.countAnomaly('unknown_operation');
+  ctx.logger.warn({ anomaly: 'unknown_operation', ...detail }, 'anomaly');
+  return keepEvent(tx, provider, event, { outcome: 'unknown_operation', payment_id });
+}
+
+async function countFailure(
+  ctx: PaymentsContext,
+  provider: string,
+  event: ProviderEvent,
+  error: unknown,
+): Promise<EventOutcome> {
+  const reason = error instanceof Error ? error.message : String(error);
+  ctx.logger.error({ err: error, provider, event_id: event.event_id }, 'a webhook could not be applied');
+  return recordFailure(ctx.pool, provider, event, reason.slice(0, 500), FAILURES_MAX);
+}

@@ -1,0 +1,121 @@
+import type pg from 'pg';
+import type { OperationKind } from '../domain/payment.js';
+import type { Lease } from './reserve.js';
+import type { AttemptRecord } from './settle.js';
+
+type Connection = pg.Pool | pg.PoolClient;
+
+/** Counts an attempt before it is sent, so that what it kills can be seen. Undefined: the operation has ended meanwhile. */
+export async function startAttempt(
+  connection: Connection,
+  operation_id: string,
+): Promise<{ readonly attempts_started: number; readonly first_attempt_at: Date; readonly now: Date } | undefined> {
+  const { rows } = await connection.query<{ attempts_started: number; first_attempt_at: Date; now: Date }>({
+    name: 'attempt_start',
+    text: `update operation
+           set attempts_started = attempts_started + 1, first_attempt_at = coalesce(first_attempt_at, clock_timestamp()),
+               last_attempt_at = clock_timestamp()
+           where id = $1 and status = 'processing'
+           returning attempts_started, first_attempt_at, clock_timestamp() as now`,
+    values: [operation_id],
+  });
+  return rows[0];
+}
+
+/** Keeps finished attempts, and when to ask next where nothing else was learned. */
+export async function recordAttempts(
+  connection: Connection,
+  operation_id: string,
+  record: { readonly attempts: readonly AttemptRecord[]; readonly sent: number },
+): Promise<void> {
+  if (record.attempts.length === 0) return;
+  await connection.query({
+    name: 'attempt_finish',
+    text: `update operation set attempts = attempts || $2::jsonb, attempts_finished = attempts_finished + $3 where id = $1`,
+    values: [operation_id, JSON.stringify(record.attempts), record.sent],
+  });
+}
+
+/** Whose payment an operation is on; undefined: it was never begun. */
+export async function findOperation(
+  connection: Connection,
+  operation_id: string,
+): Promise<{ readonly id: string; readonly payment_id: string } | undefined> {
+  const { rows } = await connection.query<{ id: string; payment_id: string }>({
+    name: 'operation_find',
+    text: `select id, payment_id from operation where id = $1`,
+    values: [operation_id],
+  });
+  return rows[0];
+}
+
+/** A new version of a payment for a key that begins to wait for it, under the payment's lock. */
+export async function parkWaiter(tx: pg.PoolClient, payment_id: string): Promise<void> {
+  await tx.query({
+    name: 'payment_park',
+    text: `update payment set version = version + 1 where id = $1`,
+    values: [payment_id],
+  });
+}
+
+/** When reconciliation asks next; `needs_review_at` takes it off its list and puts it on the operators'. */
+export async function scheduleCheck(
+  connection: Connection,
+  operation_id: string,
+  check_at: Date | null,
+  needs_review_at: Date | null,
+): Promise<void> {
+  await connection.query({
+    name: 'operation_schedule',
+    text: `update operation set check_at = $2, needs_review_at = $3 where id = $1`,
+    values: [operation_id, check_at, needs_review_at],
+  });
+}
+
+export interface DueOperation {
+  readonly id: string;
+  readonly payment_id: string;
+  readonly kind: OperationKind;
+  readonly checks: number;
+}
+
+/**
+ * Claims operations that are due, by moving their next check into the future: several instances share the work, and
+ * what a process dies with comes up again.
+ */
+export async function claimDue(pool: pg.Pool, limit: number, claim_ms: number): Promise<DueOperation[]> {
+  const { rows } = await pool.query<DueOperation>({
+    name: 'operation_claim_due',
+    text: `with due as (
+             select id from operation where check_at <= clock_timestamp() order by check_at limit $1 for no key update skip locked
+           )
+           update operation o set check_at = clock_timestamp() + $2::int * interval '1 millisecond', checks = o.checks + 1
+           from due where o.id = due.id
+           returning o.id, o.payment_id, o.kind, o.checks`,
+    values: [limit, claim_ms],
+  });
+  return rows;
+}
+
+/** Takes over leases that are over. What is locked right now is somebody else's work already. */
+export async function takeOverExpired(
+  pool: pg.Pool,
+  limit: number,
+  lease_ms: number,
+): Promise<(Lease & { kind: OperationKind })[]> {
+  const { rows } = await pool.query<Lease & { kind: OperationKind }>({
+    name: 'record_take_over_expired',
+    text: `with over as (
+             select client_id, key from idempotency_record
+             where state = 'in_progress' and lease_until <= clock_timestamp()
+             order by lease_until limit $1 for no key update skip locked
+           )
+           update idempotency_record r
+           set lease_token = gen_random_uuid(), lease_until = clock_timestamp() + $2::int * interval '1 millisecond',
+               attempts_started = r.attempts_started + 1
+           from over where r.client_id = over.client_id and r.key = over.key
+           returning r.client_id, r.key, r.lease_token as token, r.payment_id, r.operation_id, r.kind`,
+    values: [limit, lease_ms],
+  });
+  return rows;
+}

@@ -1,0 +1,107 @@
+import type pg from 'pg';
+import type { PaymentListQuery } from '../contract/query.js';
+import type { Operation, OperationKind, OperationStatus, Payment, PaymentStatus } from '../domain/payment.js';
+import { operationColumns, paymentColumns, toOperation, toPayment } from './rows.js';
+
+/** Of whom a list is: one client, or everybody (`admin`). */
+export type Owner = { readonly client_id: string } | 'everybody';
+
+/** A row with its place in the list: the time as text, since a Date would lose microseconds. */
+export interface ListedPayment {
+  readonly payment: Payment;
+  readonly position: { readonly created_at: string; readonly id: string };
+}
+
+/**
+ * A page of payments, newest first, and one more if there is one. The place is compared as (time, id), so that rows of the same
+ * instant are neither skipped nor repeated. Everybody's list asks each client's index for its newest and merges them: one
+ * index for all would cost every charge a write for a list that hardly anybody reads.
+ */
+export async function listPayments(
+  pool: pg.Pool,
+  owner: Owner,
+  { filters, limit, after }: PaymentListQuery,
+): Promise<ListedPayment[]> {
+  const values: unknown[] = [limit + 1];
+  const conditions: string[] = [];
+  const add = (condition: (parameter: string) => string, value: unknown): void => {
+    values.push(value);
+    conditions.push(condition(`$${values.length}`));
+  };
+  add((p) => `p.client_id = ${p}`, owner === 'everybody' ? null : owner.client_id);
+  if (owner === 'everybody') conditions[0] = '($2::text is null and p.client_id = c.id)';
+  if (filters.status !== null) add((p) => `p.status = ${p}`, filters.status);
+  if (filters.customer_id !== null) add((p) => `p.customer_id = ${p}`, filters.customer_id);
+  if (filters.external_payment_id !== null) add((p) => `p.external_payment_id = ${p}`, filters.external_payment_id);
+  if (filters.provider !== null) add((p) => `p.provider = ${p}`, filters.provider);
+  if (filters.created_from !== null) add((p) => `p.created_at >= ${p}::timestamptz`, filters.created_from);
+  if (filters.created_to !== null) add((p) => `p.created_at < ${p}::timestamptz`, filters.created_to);
+  if (after !== null) {
+    values.push(after.created_at, after.id);
+    conditions.push(`(p.created_at, p.id) < ($${values.length - 1}::timestamptz, $${values.length}::uuid)`);
+  }
+  const one = `select ${paymentColumns('p')}, to_char(p.created_at at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"') as position
+    from payment p where ${conditions.join(' and ')} order by p.created_at desc, p.id desc limit $1`;
+  const text =
+    owner === 'everybody'
+      ? `select l.* from api_client c cross join lateral (${one}) l order by l.created_at desc, l.id desc limit $1`
+      : one;
+  const { rows } = await pool.query<Record<string, unknown> & { id: string; position: string }>({ text, values });
+  return rows.map(({ position, ...row }) => ({
+    payment: toPayment(row),
+    position: { created_at: position, id: row.id },
+  }));
+}
+
+/** How many refunds one answer lists. */
+const REFUNDS_MAX = 1_000;
+
+/** The refunds of a payment, oldest first. */
+export async function listRefunds(pool: pg.Pool, payment_id: string): Promise<Operation[]> {
+  const { rows } = await pool.query<Record<string, unknown>>({
+    name: 'refunds_of_payment',
+    text: `select ${operationColumns('o')} from operation o where o.payment_id = $1 and o.kind = 'refund' order by o.created_at, o.id limit $2`,
+    values: [payment_id, REFUNDS_MAX],
+  });
+  return rows.map(toOperation);
+}
+
+export async function readRefund(pool: pg.Pool, refund_id: string): Promise<Operation | undefined> {
+  const { rows } = await pool.query<Record<string, unknown>>({
+    name: 'refund_read',
+    text: `select ${operationColumns('o')} from operation o where o.id = $1 and o.kind = 'refund'`,
+    values: [refund_id],
+  });
+  return rows[0] && toOperation(rows[0]);
+}
+
+/** Where a key stands. */
+export interface KeyRow {
+  readonly key: string;
+  readonly kind: OperationKind;
+  readonly state: 'in_progress' | 'open' | 'done';
+  readonly created_at: Date;
+  readonly lease_until: Date | null;
+  readonly expires_at: Date | null;
+  readonly payment_id: string | null;
+  readonly payment_status: PaymentStatus | null;
+  readonly operation_id: string | null;
+  readonly operation_kind: OperationKind | null;
+  readonly operation_status: OperationStatus | null;
+  readonly needs_review: boolean;
+}
+
+/** A client's own key with what it made, as that is now. A record past its retention counts as gone, swept or not. */
+export async function readKey(pool: pg.Pool, client_id: string, key: string): Promise<KeyRow | undefined> {
+  const { rows } = await pool.query<KeyRow>({
+    name: 'key_read',
+    text: `select r.key, r.kind, r.state, r.created_at, r.lease_until, r.expires_at, p.id as payment_id, p.status as payment_status,
+             o.id as operation_id, o.kind as operation_kind, o.status as operation_status, o.needs_review_at is not null as needs_review
+           from idempotency_record r
+           left join payment p on p.id = r.payment_id
+           left join operation o on o.id = r.operation_id
+           where r.client_id = $1 and r.key = $2 and not (r.state = 'done' and r.expires_at <= clock_timestamp())`,
+    values: [client_id, key],
+  });
+  return rows[0];
+}
