@@ -203,15 +203,6 @@ export const PROBLEMS: Readonly<Record<ErrorCode, ProblemDefinition>> = {
     retry: 'after_correction',
     retry_key: 'same',
   },
-  invalid_signature: {
-    status: 400,
-    title: "The webhook's signature is not valid",
-    meaning:
-      'The signature does not fit the body and any configured secret, or its time is too far from now. The notification was not read.',
-    advice: 'Check the webhook secret on both sides and the clocks. The provider sends the notification again.',
-    retry: 'after_correction',
-    retry_key: 'none',
-  },
   internal: {
     status: 500,
     title: 'Something went wrong on our side',

@@ -2,12 +2,18 @@ import type { Change } from './change.js';
 import type { ChargeFact } from './fact.js';
 import type { Failure, Operation } from './payment.js';
 
-const CANCELED_AT_PROVIDER: Failure = { code: 'provider_rejected', message: 'The payment was canceled at the provider.' };
+const CANCELED_AT_PROVIDER: Failure = {
+  code: 'provider_rejected',
+  message: 'The payment was canceled at the provider.',
+};
 const AUTHORIZATION_EXPIRED: Failure = {
   code: 'authorization_expired',
   message: 'The authorization ended before it was captured.',
 };
-const NOT_CAPTURABLE: Failure = { code: 'provider_rejected', message: 'The authorization ended before it was captured.' };
+const NOT_CAPTURABLE: Failure = {
+  code: 'provider_rejected',
+  message: 'The authorization ended before it was captured.',
+};
 const NOT_CANCELABLE: Failure = { code: 'provider_rejected', message: 'The money had already been taken.' };
 
 /**
@@ -17,7 +23,8 @@ const NOT_CANCELABLE: Failure = { code: 'provider_rejected', message: 'The money
  */
 export function applyChargeFact(change: Change, operation_id: string, fact: ChargeFact): void {
   const known = change.operation(operation_id);
-  if (known.provider_payment_id === null) change.updateOperation(operation_id, { provider_payment_id: fact.provider_payment_id });
+  if (known.provider_payment_id === null)
+    change.updateOperation(operation_id, { provider_payment_id: fact.provider_payment_id });
   if (isCurrent(change, known) && change.payment.provider_payment_id !== fact.provider_payment_id && !isTaken(change)) {
     change.updatePayment({ provider_payment_id: fact.provider_payment_id });
   }
@@ -76,16 +83,21 @@ function applyRequiresAction(change: Change, operation: Operation, fact: ChargeF
 
 /** Another currency or less than asked is never "paid": it stays as it is, for an operator to look at. */
 function fits(change: Change, operation: Operation, fact: ChargeFact): boolean {
-  const asked = { asked: `${operation.amount_minor} ${change.payment.currency}`, told: `${fact.amount_minor} ${fact.currency}` };
-  const known = operation.needs_review_at !== null;
+  const asked = {
+    asked: `${operation.amount_minor} ${change.payment.currency}`,
+    told: `${fact.amount_minor} ${fact.currency}`,
+  };
   if (fact.currency !== change.payment.currency) {
-    if (!known) change.raise('currency_mismatch', operation.id, asked);
+    change.raise('currency_mismatch', operation.id, asked);
     change.updateOperation(operation.id, { needs_review_at: operation.needs_review_at ?? change.now });
     return false;
   }
-  const taken = change.payment.capture === 'automatic' && fact.status === 'succeeded' ? fact.amount_captured_minor : fact.amount_minor;
+  const taken =
+    change.payment.capture === 'automatic' && fact.status === 'succeeded'
+      ? fact.amount_captured_minor
+      : fact.amount_minor;
   if (taken < operation.amount_minor) {
-    if (!known) change.raise('amount_mismatch', operation.id, { ...asked, taken: String(taken) });
+    change.raise('amount_mismatch', operation.id, { ...asked, taken: String(taken) });
     change.updateOperation(operation.id, { needs_review_at: operation.needs_review_at ?? change.now });
     return false;
   }
@@ -101,7 +113,10 @@ function applyTaken(change: Change, operation: Operation, fact: ChargeFact): voi
   const wasGivenUp = operation.status === 'failed' && operation.resolved_by !== null;
   const moved = change.moveOperation(operation.id, status, { failure: null, needs_review_at: null });
   if (moved && fact.amount_minor > operation.amount_minor) {
-    change.raise('amount_mismatch', operation.id, { asked: String(operation.amount_minor), told: String(fact.amount_minor) });
+    change.raise('amount_mismatch', operation.id, {
+      asked: String(operation.amount_minor),
+      told: String(fact.amount_minor),
+    });
   }
   if (moved && wasGivenUp) change.raise('late_success', operation.id, { resolved_by: operation.resolved_by ?? '' });
   if (other) {
@@ -158,13 +173,15 @@ function applyCanceled(change: Change, operation: Operation): void {
   endCharge(change, operation, operation.status === 'authorized' ? AUTHORIZATION_EXPIRED : CANCELED_AT_PROVIDER, true);
 }
 
-function endCharge(change: Change, operation: Operation, failure: Failure, closed: boolean): void {
+/** Ends a charge that took nothing; the payment follows where it is the current try. */
+export function endCharge(change: Change, operation: Operation, failure: Failure, closed: boolean): void {
   const closed_at = closed ? (operation.closed_at ?? change.now) : operation.closed_at;
   if (!change.moveOperation(operation.id, 'failed', { failure, closed_at })) {
     change.updateOperation(operation.id, { closed_at });
     return;
   }
   const capture = pending(change, 'capture');
-  if (capture && operation.status === 'authorized') change.moveOperation(capture.id, 'failed', { failure: NOT_CAPTURABLE });
+  if (capture && operation.status === 'authorized')
+    change.moveOperation(capture.id, 'failed', { failure: NOT_CAPTURABLE });
   if (isCurrent(change, operation)) change.movePayment('failed', operation.id, { failure, next_action: null });
 }

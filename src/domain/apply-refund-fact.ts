@@ -11,10 +11,11 @@ const REFUND_FAILED: Failure = { code: 'processing_error', message: 'The provide
  */
 export function applyRefundFact(change: Change, operation_id: string, fact: RefundFact): void {
   const known = change.operation(operation_id);
-  if (known.provider_refund_id === null) change.updateOperation(operation_id, { provider_refund_id: fact.provider_refund_id });
+  if (known.provider_refund_id === null)
+    change.updateOperation(operation_id, { provider_refund_id: fact.provider_refund_id });
   if (fact.status === 'processing') return;
   if (fact.status === 'succeeded') return succeed(change, known, fact);
-  fail(change, known, fact.failure ?? REFUND_FAILED);
+  failRefund(change, known, fact.failure ?? REFUND_FAILED);
 }
 
 /** A refund that somebody made at the provider's own side appears as one here; caps do not hold for facts. */
@@ -53,7 +54,8 @@ function succeed(change: Change, known: Operation, fact: RefundFact): void {
   change.publish('RefundSucceeded.v1', known.id);
 }
 
-function fail(change: Change, known: Operation, failure: Failure): void {
+/** Ends a refund that gave nothing back, or that the provider took back: its amount is free again. */
+export function failRefund(change: Change, known: Operation, failure: Failure): void {
   const had = known.status;
   if (!change.moveOperation(known.id, 'failed', { failure, needs_review_at: null })) return;
   if (known.excess_operation_id === null) {

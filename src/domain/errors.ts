@@ -24,7 +24,6 @@ export const ERROR_CODES = [
   'unsupported_media_type',
   'rate_limited',
   'headers_too_large',
-  'invalid_signature',
   'internal',
   'unavailable',
 ] as const;

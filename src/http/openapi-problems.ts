@@ -41,7 +41,6 @@ const EXAMPLES: Readonly<Record<ErrorCode, readonly [detail: string, extra?: Onc
   unsupported_media_type: ['Send Content-Type: application/json, in UTF-8.'],
   rate_limited: ['This client sends too many requests.'],
   headers_too_large: ['All headers together are larger than accepted.'],
-  invalid_signature: ['The signature does not fit the body.'],
   internal: ['An unexpected error. Retry with the same Idempotency-Key.'],
   unavailable: ['The service can’t reach its database for the moment. Try again.'],
 };
