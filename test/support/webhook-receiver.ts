@@ -35,7 +35,7 @@ export async function startWebhookReceiver(secret: string): Promise<WebhookRecei
           Buffer.concat(chunks).toString(),
           req.headers as Record<string, string>,
         ) as ReceivedWebhook['body'];
-        const payment_status = (body as Partial<typeof body>).data?.payment.status ?? '';
+        const payment_status = (body as { data?: { payment?: { status?: string } } }).data?.payment?.status ?? '';
         const event = { id: String(req.headers['webhook-id']), type: body.type, payment_status, body };
         await hook(event);
         const status = answers.shift() ?? 200;

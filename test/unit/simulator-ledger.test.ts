@@ -1,4 +1,6 @@
-import { appendFile, readFile, writeFile } from 'node:fs/promises';
+import { appendFile, mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
 import { afterEach, describe, expect, it, vi } from 'vitest';
 import { ledgerFile } from '../../src/simulator/server.js';
 import {
@@ -113,10 +115,12 @@ describe('after kill -9 and a new start', () => {
 
 describe('the ledger', () => {
   async function withCharges(): Promise<{ data_dir: string; file: string; reference: string }> {
-    const simulator = await startProcess();
+    const data_dir = await mkdtemp(join(tmpdir(), 'oncepay-ledger-'));
+    running.push({ stop: () => rm(data_dir, { recursive: true }) });
+    const simulator = await startSimulatorInside({ data_dir });
     const { reference } = await new SimulatorApi(simulator.url).charged();
-    await simulator.kill();
-    return { data_dir: simulator.data_dir, file: ledgerFile(simulator.data_dir), reference };
+    await simulator.stop();
+    return { data_dir, file: ledgerFile(data_dir), reference };
   }
   async function startInside(data_dir: string): Promise<SimulatorControl> {
     const simulator = await startSimulatorInside({ data_dir });
