@@ -17,7 +17,11 @@ import { backoff_ms, pause } from './wait.js';
  * runs it.
  * @throws Poison for what no repetition makes better
  */
-export type EventHandler = (tx: pg.PoolClient, event: CloudEvent) => Promise<AfterCommit | undefined>;
+export type EventHandler = (tx: pg.PoolClient, event: CloudEvent, attempt: Attempt) => Promise<AfterCommit | undefined>;
+export interface Attempt {
+  /** Whatever it throws now makes the message a dead letter. */
+  readonly is_last: boolean;
+}
 export type AfterCommit = () => void | Promise<void>;
 
 export interface EventConsumer {
@@ -199,7 +203,7 @@ export class ConsumerRunner {
     const { name } = this.consumes;
     for (let attempts = 1, waits = 0; !this.isStopping();) {
       try {
-        const applied = await this.applyOnce(event, handler);
+        const applied = await this.applyOnce(event, handler, { is_last: attempts >= this.limits.max_attempts });
         metrics.count(name, applied ? 'applied' : 'duplicate');
         return 'done';
       } catch (error) {
@@ -219,11 +223,11 @@ export class ConsumerRunner {
   }
 
   /** @returns false where it was done before */
-  private async applyOnce(event: CloudEvent, handler: EventHandler): Promise<boolean> {
+  private async applyOnce(event: CloudEvent, handler: EventHandler, attempt: Attempt): Promise<boolean> {
     const { pool, atCommitted } = this.options;
     const result = await inTransaction(pool, async (tx) => {
       if (!(await markProcessed(tx, this.consumes.name, event.id))) return { applied: false, after: undefined };
-      return { applied: true, after: await handler(tx, event) };
+      return { applied: true, after: await handler(tx, event, attempt) };
     });
     await result.after?.();
     await atCommitted?.(event);

@@ -1,5 +1,7 @@
+import { PAYMENT_EVENTS_TOPIC } from '../payments/outbox-rows.js';
+
 /** The topics of the service. Who owns one decides its partitions, replicas and retention; see docs/events.md. */
-export const PAYMENTS_EVENTS = 'payments.events';
+export const PAYMENTS_EVENTS = PAYMENT_EVENTS_TOPIC;
 export const WALLET_EVENTS = 'wallet.events';
 export const PAYMENTS_COMMANDS = 'payments.commands';
 export const ORDERS_EVENTS = 'orders.events';
