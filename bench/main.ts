@@ -34,6 +34,7 @@ async function run(options: Options): Promise<void> {
   const directory = makeDirectory(options);
   const postgres = await startPostgres(directory);
   const begun_at = new Date();
+  let finished = false;
   try {
     const machine = describeMachine(directory, postgres.version);
     for (const line of machine) say(line);
@@ -46,9 +47,11 @@ async function run(options: Options): Promise<void> {
     const text = renderResults({ begun_at, options, machine, sections });
     writeFileSync(options.results, text);
     console.log(`\n${text}\nwritten to ${options.results}`);
+    finished = true;
   } finally {
     await postgres.stop();
-    rmSync(directory, { recursive: true, force: true });
+    if (!finished) say(`logs are kept in ${directory}`);
+    rmSync(finished ? directory : join(directory, 'postgres'), { recursive: true, force: true });
   }
 }
 
