@@ -12,7 +12,7 @@ const DEFAULT_CLIENT_ID = 'default';
  * @returns whether it made the client
  * @throws Error when the key is no possible API key
  */
-export function bootstrapClient(pool: Pool, api_key: string): Promise<boolean> {
+export async function bootstrapClient(pool: Pool, api_key: string): Promise<boolean> {
   if (!isWellFormedApiKey(api_key)) {
     throw new Error('BOOTSTRAP_API_KEY: must be 16 to 256 printable ASCII characters without spaces');
   }

@@ -23,6 +23,8 @@ export interface DirectoryOptions {
 interface Entry {
   readonly client: AuthenticatedClient;
   readonly valid_until: number;
+  /** From then on it is asked about again while it still counts, so that no busy key ever waits for the database. */
+  readonly refresh_from: number;
 }
 
 interface Waiter {
@@ -46,6 +48,8 @@ const MAX_BATCH = 200;
 export class KeyDirectory {
   private readonly entries = new Map<string, Entry>();
   private readonly waiting = new Map<string, Waiter>();
+  /** What the query under way asks about, and as of which generation. */
+  private underWay: { readonly batch: ReadonlyMap<string, Waiter>; readonly generation: number } | null = null;
   private asking = false;
   /** Raised whenever keys may have changed: an answer that was asked for before is not kept. */
   private generation = 0;
@@ -60,15 +64,18 @@ export class KeyDirectory {
   }
 
   /**
-   * The client of a key: at once where it is known, else a promise; null where the key is not valid.
-   * @throws OncepayError `unavailable` when too many wait; whatever the query throws.
+   * The client of a key: at once where it is known, else a promise; null where the key is not valid. The promise rejects
+   * with OncepayError `unavailable` when too many wait, and with whatever the query throws.
    */
   find(key: string): AuthenticatedClient | Promise<AuthenticatedClient | null> {
     const hash = hashApiKey(key);
     const name = hash.toString('base64');
     const entry = this.entries.get(name);
-    if (entry !== undefined && entry.valid_until > this.now()) return entry.client;
-    return this.lookUp(name, hash);
+    const now = this.now();
+    if (entry === undefined || entry.valid_until <= now) return this.lookUp(name, hash);
+    // What comes of it is kept for the next; nobody waits for it, and nobody but them needs to hear of a failure.
+    if (entry.refresh_from <= now) this.lookUp(name, hash).catch(() => undefined);
+    return entry.client;
   }
 
   /** Keys or clients have changed: nothing that was read before counts any more. */
@@ -78,10 +85,14 @@ export class KeyDirectory {
   }
 
   private lookUp(name: string, hash: Buffer): Promise<AuthenticatedClient | null> {
-    const known = this.waiting.get(name);
+    const asked = this.underWay?.generation === this.generation ? this.underWay.batch.get(name) : undefined;
+    const known = asked ?? this.waiting.get(name);
     if (known !== undefined) return known.promise;
     if (this.waiting.size >= MAX_WAITING) {
-      throw new OncepayError('unavailable', 'Too many requests wait for authentication.', { retry_after_s: 1 });
+      const problem = new OncepayError('unavailable', 'Too many requests wait for authentication.', {
+        retry_after_s: 1,
+      });
+      return Promise.reject(problem);
     }
     const { promise, resolve, reject } = promiseWithResolvers<AuthenticatedClient | null>();
     this.waiting.set(name, { hash, promise, resolve, reject });
@@ -102,6 +113,7 @@ export class KeyDirectory {
 
   private async ask(batch: ReadonlyMap<string, Waiter>): Promise<void> {
     const { generation } = this;
+    this.underWay = { batch, generation };
     const asked_at = this.now();
     try {
       const rows = await this.options.query([...batch.values()].map((waiter) => waiter.hash));
@@ -109,23 +121,30 @@ export class KeyDirectory {
       for (const [name, waiter] of batch) {
         const row = found.get(name);
         const client = row !== undefined && timingSafeEqual(row.key_hash, waiter.hash) ? clientOf(row) : null;
-        if (client !== null && row !== undefined && generation === this.generation) {
-          this.keep(name, client, asked_at + Math.min(this.ttl_ms, row.expires_in_ms ?? Infinity));
+        if (generation === this.generation) {
+          this.entries.delete(name);
+          if (row !== undefined && client !== null) this.keep(name, client, asked_at, row.expires_in_ms);
         }
         waiter.resolve(client);
       }
     } catch (error) {
       for (const waiter of batch.values()) waiter.reject(error);
+    } finally {
+      this.underWay = null;
     }
   }
 
-  private keep(name: string, client: AuthenticatedClient, valid_until: number): void {
-    this.entries.delete(name);
+  private keep(name: string, client: AuthenticatedClient, asked_at: number, expires_in_ms: number | null): void {
+    const lasts_ms = Math.min(this.ttl_ms, expires_in_ms ?? Infinity);
     if (this.entries.size >= this.max_entries) {
       const [oldest] = this.entries.keys();
       if (oldest !== undefined) this.entries.delete(oldest);
     }
-    this.entries.set(name, { client, valid_until });
+    this.entries.set(name, {
+      client,
+      valid_until: asked_at + lasts_ms,
+      refresh_from: asked_at + lasts_ms / 2,
+    });
   }
 }
 

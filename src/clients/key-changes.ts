@@ -9,6 +9,7 @@ export interface KeyChangesOptions {
   /** Keys may have changed: after a notification, and after a time without a connection. */
   readonly onChange: () => void;
   readonly onError: (error: unknown) => void;
+  readonly reconnect_after_ms?: number;
 }
 
 /**
@@ -62,7 +63,7 @@ export class KeyChanges {
     this.complained = true;
     client.end().catch(() => undefined);
     if (this.stopped) return;
-    this.timer = setTimeout(() => void this.start(), RECONNECT_AFTER_MS);
+    this.timer = setTimeout(() => void this.start(), this.options.reconnect_after_ms ?? RECONNECT_AFTER_MS);
     this.timer.unref();
   }
 }

@@ -33,13 +33,7 @@ export const auth = fastifyPlugin(async function auth(app: FastifyInstance, opti
       refuse(request, done, NO_KEY);
       return;
     }
-    let found: ReturnType<KeyDirectory['find']>;
-    try {
-      found = options.directory.find(key);
-    } catch (error) {
-      done(error as Error);
-      return;
-    }
+    const found = options.directory.find(key);
     // Without a promise where the key is known: that is nearly every request.
     if (!(found instanceof Promise)) {
       done(admit(request, found));
