@@ -16,6 +16,8 @@ const BEATS_WATCHED_MS = 3_500;
 /** A sign of life that is older than this is not even watched. */
 const BEAT_FORGOTTEN_MS = 60_000;
 const TRIES = 5;
+/** Who has been there for longer did not step back. */
+const AT_ONCE_MS = 2_000;
 
 const Holder = z.object({ pid: z.number().int(), start: z.string(), space: z.string(), since: z.string() });
 type Holder = z.output<typeof Holder>;
@@ -34,8 +36,9 @@ export async function lockFolder(folder: string): Promise<FolderLock> {
     const holder = await findOther(folder, name);
     if (holder === undefined) return hold(own);
     rmSync(own, { force: true });
-    if (tries >= TRIES) return { held: false, holder: `pid ${holder.pid}, since ${holder.since}` };
-    // Two that came at once have both stepped back: try again, not in step.
+    const came_at_once = Date.now() - Date.parse(holder.since) < AT_ONCE_MS;
+    if (!came_at_once || tries >= TRIES) return { held: false, holder: `pid ${holder.pid}, since ${holder.since}` };
+    // Two that came at once may both have stepped back: try again, not in step.
     await delay(20 + Math.random() * 100);
   }
 }
