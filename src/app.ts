@@ -21,7 +21,9 @@ import { requestLog } from './http/request-log.js';
 import { checkAccessDeclared } from './http/request.js';
 import { strictQuery } from './http/strict-query.js';
 import { unrouted } from './http/unrouted.js';
+import { accountRoutes } from './http/routes/accounts.js';
 import { idempotencyKeyRoutes } from './http/routes/idempotency-keys.js';
+import { orderRoutes } from './http/routes/orders.js';
 import { paymentOperationRoutes } from './http/routes/payment-operations.js';
 import { paymentReadRoutes } from './http/routes/payment-reads.js';
 import { paymentRoutes } from './http/routes/payments.js';
@@ -69,6 +71,8 @@ export async function buildApp(dependencies: AppDependencies): Promise<FastifyIn
   await app.register(paymentReadRoutes, { payments, prisma: database.prisma });
   await app.register(idempotencyKeyRoutes, { payments });
   await app.register(webhookRoutes, { payments });
+  await app.register(orderRoutes, database);
+  await app.register(accountRoutes, database);
   await app.register(healthRoutes, database);
   await app.register(metricsRoute, { metrics });
   await app.register(pages);

@@ -12,6 +12,7 @@ import { startEmbeddedPostgres, type EmbeddedPostgres } from './database/embedde
 import { migrate } from './database/migrate.js';
 import { keepSecret } from './database/secret-file.js';
 import { startJobs } from './jobs/index.js';
+import { startKafka } from './kafka/index.js';
 import type { Logger } from './logger.js';
 import { createMetrics } from './metrics.js';
 import { createPayments } from './payments/context.js';
@@ -111,6 +112,11 @@ async function startAll(config: Config, logger: Logger, closers: Closers): Promi
   closers.add(() => app.close());
   // Listening comes first: it fails where the port is taken, before any job has begun to work.
   await app.listen({ host: config.http.host, port: config.http.port });
+  if (config.kafka_brokers !== null) {
+    const kafka = await startKafka({ ...dependencies, brokers: config.kafka_brokers });
+    // Ended after requests and jobs, so that the events of the last ones go out.
+    closers.add(() => kafka.stop());
+  }
   const jobs = startJobs(dependencies);
   // Requests under way and rounds under way end side by side: each may wait for the provider.
   closers.add(async () => {
