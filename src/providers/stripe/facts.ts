@@ -163,12 +163,15 @@ const REFUND_STATUS: ReadonlyMap<string, RefundFact['status']> = new Map<string,
   ['canceled', 'canceled'],
 ]);
 
-/** A Refund in our words; undefined where it belongs to no PaymentIntent (so not to us) or can't be read. */
-export function refundFact(refund: RefundShape): RefundFact | undefined {
+/**
+ * A Refund in our words; undefined where it belongs to no PaymentIntent (so not to us) or can't be read.
+ * `asked_for`: the PaymentIntent that it is known to be of, should it not say so itself.
+ */
+export function refundFact(refund: RefundShape, asked_for: string | null = null): RefundFact | undefined {
   const currency = refund.currency.toUpperCase();
   const status = REFUND_STATUS.get(refund.status ?? '');
   const amount_minor = fromStripeAmount(refund.amount, currency);
-  const provider_payment_id = idOf(refund.payment_intent);
+  const provider_payment_id = idOf(refund.payment_intent) ?? asked_for;
   if (!status || amount_minor === undefined || provider_payment_id === null) return undefined;
   return {
     type: 'refund',

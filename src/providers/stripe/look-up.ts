@@ -60,7 +60,8 @@ async function retrieveRefund(
   deadline: Deadline,
 ): Promise<RefundFact | 'not_found' | 'not_visible_yet'> {
   if (target.provider_refund_id !== null) {
-    return refundOf(readRefund(await stripe.refunds.retrieve(target.provider_refund_id, {}, asking(deadline))));
+    const answer = await stripe.refunds.retrieve(target.provider_refund_id, {}, asking(deadline));
+    return refundOf(readRefund(answer), target.provider_payment_id);
   }
   const payment_intent = target.provider_payment_id ?? (await searchCharge(stripe, target.charge_reference, deadline));
   if (payment_intent === undefined) return 'not_visible_yet';
@@ -69,15 +70,15 @@ async function retrieveRefund(
     const params = { payment_intent, limit: 100, ...(starting_after ? { starting_after } : {}) };
     const list = await stripe.refunds.list(params, asking(deadline));
     const refund = list.data.map(readRefund).find((entry) => entry?.metadata?.reference === target.reference);
-    if (refund) return refundOf(refund);
+    if (refund) return refundOf(refund, payment_intent);
     starting_after = list.data.at(-1)?.id;
     if (!list.has_more || !starting_after) return 'not_found';
   }
   return 'not_visible_yet';
 }
 
-function refundOf(refund: RefundShape | undefined): RefundFact {
-  const fact = refund && refundFact(refund);
+function refundOf(refund: RefundShape | undefined, payment_intent: string | null): RefundFact {
+  const fact = refund && refundFact(refund, payment_intent);
   if (!fact) throw unreadable();
   return fact;
 }

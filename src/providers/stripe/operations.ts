@@ -174,7 +174,7 @@ export async function refund(stripe: Stripe, request: RefundRequest, options: Ca
   };
   try {
     const answer = readRefund(await stripe.refunds.create(params, oneAttempt(options.provider_key, deadline)));
-    const fact = answer && refundFact(answer);
+    const fact = answer && refundFact(answer, request.provider_payment_id);
     if (!fact) throw unreadable();
     return fact;
   } catch (error) {
