@@ -201,5 +201,10 @@ export const Problem = z
     status_url: z.string().optional().meta({ description: "Where the key's state can be read." }),
     payment_status: z.enum(PAYMENT_STATUSES).optional().meta({ description: 'The state that does not allow it.' }),
     remaining: Amount.optional().meta({ description: 'What is left to capture or refund.' }),
+    currency: z
+      .string()
+      .optional()
+      .meta({ description: 'The currency of `remaining`.', examples: ['EUR'] }),
+    failure_code: z.string().optional().meta({ description: 'Why the provider refused a capture or cancel.' }),
   })
   .meta({ id: 'Problem', description: 'A problem as RFC 9457 has it (application/problem+json).' });

@@ -110,7 +110,7 @@ function applyTaken(change: Change, operation: Operation, fact: ChargeFact): voi
   const other = change.operations.find(
     (o) => o.kind === 'charge' && o.id !== operation.id && (o.status === 'succeeded' || o.status === 'authorized'),
   );
-  const wasGivenUp = operation.status === 'failed' && operation.resolved_by !== null;
+  const givenUpBy = operation.status === 'failed' ? operation.resolved_by : null;
   const moved = change.moveOperation(operation.id, status, { failure: null, needs_review_at: null });
   if (moved && fact.amount_minor > operation.amount_minor) {
     change.raise('amount_mismatch', operation.id, {
@@ -118,7 +118,7 @@ function applyTaken(change: Change, operation: Operation, fact: ChargeFact): voi
       told: String(fact.amount_minor),
     });
   }
-  if (moved && wasGivenUp) change.raise('late_success', operation.id, { resolved_by: operation.resolved_by ?? '' });
+  if (moved && givenUpBy !== null) change.raise('late_success', operation.id, { resolved_by: givenUpBy });
   if (other) {
     if (moved) change.raise('paid_twice', operation.id, { other_operation_id: other.id });
     return;

@@ -10,7 +10,7 @@ export type Outcome =
   /** The only attempt ever started surely moved nothing: not sent, or refused. */
   | { readonly type: 'never_happened'; readonly failure: Failure }
   /** The try before this one turned out to hold or have the money: this one was not sent, and never will be. */
-  | { readonly type: 'previous_took'; readonly previous_id: string; readonly fact: ChargeFact }
+  | { readonly type: 'previous_took'; readonly previous_id: string; readonly fact: ChargeFact | null }
   /** An unknown outcome is not a failure (R5): it is asked about until the provider has said. */
   | { readonly type: 'unknown'; readonly reason: string };
 
@@ -23,7 +23,9 @@ export function applyOutcome(change: Change, operation_id: string, outcome: Outc
       return applyNeverHappened(change, operation_id, outcome.failure);
     case 'previous_took':
       change.moveOperation(operation_id, 'void');
-      return applyChargeFact(change, outcome.previous_id, outcome.fact);
+      // Null: it is on record already.
+      if (outcome.fact) applyChargeFact(change, outcome.previous_id, outcome.fact);
+      return undefined;
     case 'unknown':
       return undefined;
   }

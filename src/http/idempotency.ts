@@ -2,18 +2,17 @@ import { setTimeout as delay } from 'node:timers/promises';
 import type { FastifyInstance, FastifyReply, FastifyRequest, RouteOptions } from 'fastify';
 import fastifyPlugin from 'fastify-plugin';
 import { uuidv7 } from 'uuidv7';
-import { type Answer, locationOf, SUCCESS_STATUS } from '../contract/answer.js';
+import { SUCCESS_STATUS } from '../contract/answer.js';
 import type { Command } from '../domain/command.js';
 import { OncepayError } from '../domain/errors.js';
 import { deadlineIn } from '../payments/clock.js';
 import type { PaymentsContext } from '../payments/context.js';
-import { answerOpen } from '../payments/open-keys.js';
 import type { Held } from '../payments/run.js';
 import { endLease } from '../store/records.js';
 import type { ReserveItem, ReserveResult } from '../store/reserve.js';
 import { readIdempotencyKey } from './idempotency-key.js';
-import { PROBLEM_CONTENT_TYPE } from './problem-handler.js';
 import { clientOf } from './request.js';
+import { sendStanding } from './standing-answer.js';
 
 /** How a money route gets from a request to its command: finds its target (404) and validates (400). */
 export type CommandReader = (request: FastifyRequest) => Command | Promise<Command>;
@@ -30,7 +29,6 @@ declare module 'fastify' {
   }
 }
 
-export const JSON_CONTENT_TYPE = 'application/json; charset=utf-8';
 const MAX_WAIT_S = 30;
 const FIRST_POLL_MS = 25;
 const LONGEST_POLL_MS = 250;
@@ -45,109 +43,16 @@ export const idempotency = fastifyPlugin(async function idempotency(
 ) {
   app.decorateRequest('idempotency_key', null);
   app.decorateRequest('run', null);
-  app.addHook('onRoute', guardMoneyRoute);
 
-  async function reserveKey(request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply | undefined> {
-    const { command: readCommand } = request.routeOptions.config;
-    if (!readCommand) throw new Error('a money route without a command');
-    const command = await readCommand(request);
-    const item = reserveItem(request, command);
-    const { result, held } = await reserveOrWait(request, reply, item);
-    if (result.type !== 'reserved') return sendStanding(request, reply, item, result);
-    payments.metrics.countIdempotency(held.taken_over ? 'resumed' : 'new');
-    request.payment_id = held.lease.payment_id;
-    request.run = { held, command };
-    await payments.atStep('reserved', held.lease.operation_id);
-    return undefined;
-  }
-
-  /** With `Prefer: wait=N` a key in progress is looked at until it ends, or until its lease does: then it is ours. */
-  async function reserveOrWait(
-    request: FastifyRequest,
-    reply: FastifyReply,
-    item: ReserveItem,
-  ): Promise<{ result: ReserveResult; held: Held }> {
-    const wait_ms = readPreferWait(request) * 1000;
-    const patience = deadlineIn(wait_ms);
-    let isGone = false;
-    if (wait_ms > 0) reply.raw.once('close', () => (isGone = true));
-    for (let poll_ms = FIRST_POLL_MS; ; poll_ms = Math.min(poll_ms * 1.5, LONGEST_POLL_MS)) {
-      const deadline = deadlineIn(payments.timing.lease_ms);
-      const result = await payments.hot.reserve.submit(item);
-      const lease = result.type === 'reserved' ? result.lease : item;
-      const held: Held = {
-        lease,
-        taken_over: result.type === 'reserved' && result.taken_over,
-        deadline,
-        request_id: request.id,
-      };
-      if (result.type !== 'in_progress' || isGone || patience.left_ms() <= 0) return { result, held };
-      await delay(Math.max(1, Math.min(poll_ms, patience.left_ms())));
-    }
-  }
-
-  async function sendStanding(
-    request: FastifyRequest,
-    reply: FastifyReply,
-    item: ReserveItem,
-    standing: Exclude<ReserveResult, { type: 'reserved' }>,
-  ): Promise<FastifyReply> {
-    const { client_id, key } = item;
-    switch (standing.type) {
-      case 'done': {
-        payments.metrics.countIdempotency('replayed');
-        const { http_status: status, body, expires_at, payment_id, operation_id } = standing;
-        request.payment_id = payment_id;
-        return sendAnswer(reply, {
-          status,
-          body,
-          expires_at,
-          location: locationOf(standing.kind, status, payment_id, operation_id),
-          replayed: true,
-        });
-      }
-      case 'open': {
-        const answer = await answerOpen(payments, { client_id, key, ...standing }, request.id);
-        payments.metrics.countIdempotency(answer.replayed ? 'replayed' : 'open');
-        request.payment_id = standing.payment_id;
-        return sendAnswer(reply, answer);
-      }
-      case 'reused':
-        payments.metrics.countIdempotency('reused');
-        sayExpiry(reply, standing.expires_at ?? retentionFromNow());
-        throw new OncepayError(
-          'idempotency_key_reused',
-          'This key stands for another command: another target, amount or other content.',
-        );
-      case 'in_progress': {
-        payments.metrics.countIdempotency('in_progress');
-        sayExpiry(reply, retentionFromNow());
-        const status_url = `/idempotency-keys/${encodeURIComponent(key)}`;
-        reply.header('link', `<${status_url}>; rel="status"`);
-        throw new OncepayError(
-          'idempotency_key_in_progress',
-          'A request with this key is still running. Ask again with the same key.',
-          {
-            retry_after_s: Math.max(1, Math.ceil(standing.lease_left_ms / 1000)),
-            members: { status_url },
-          },
-        );
-      }
-    }
-  }
-
-  function retentionFromNow(): Date {
-    return new Date(Date.now() + payments.retention_ms);
-  }
-
-  function guardMoneyRoute(route: RouteOptions & { config?: RouteOptions['config'] }): void {
+  app.addHook('onRoute', (route: RouteOptions) => {
     const methods = [route.method].flat();
     if (!methods.includes('POST') || route.config?.scope !== 'payments:write') return;
-    if (!route.config.command)
+    if (!route.config.command) {
       throw new Error(`POST ${route.url} moves money without the idempotency guard: give it config.command`);
+    }
     route.preValidation = [takeKey, ...[route.preValidation ?? []].flat()];
     route.preHandler = [reserveKey, ...[route.preHandler ?? []].flat()];
-  }
+  });
 
   app.addHook('onError', async (request, _reply, error) => {
     if (!request.run || error instanceof OncepayError) return;
@@ -157,7 +62,41 @@ export const idempotency = fastifyPlugin(async function idempotency(
       request.log.warn({ err: cause }, 'a lease could not be ended early; it runs out by itself');
     });
   });
+
+  async function reserveKey(request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply | undefined> {
+    const { command: readCommand } = request.routeOptions.config;
+    if (!readCommand) throw new Error('a money route without a command');
+    const command = await readCommand(request);
+    const item = reserveItem(request, command);
+    const { result, deadline } = await reserveOrWait(payments, request, reply, item);
+    if (result.type !== 'reserved') return sendStanding(payments, request, reply, item, result);
+    const { lease, taken_over } = result;
+    payments.metrics.countIdempotency(taken_over ? 'resumed' : 'new');
+    request.payment_id = lease.payment_id;
+    request.run = { held: { lease, taken_over, deadline, request_id: request.id }, command };
+    await payments.atStep('reserved', lease.operation_id);
+    return undefined;
+  }
 });
+
+/** With `Prefer: wait=N` a key in progress is looked at until it ends, or until its lease does: then it is ours. */
+async function reserveOrWait(
+  payments: PaymentsContext,
+  request: FastifyRequest,
+  reply: FastifyReply,
+  item: ReserveItem,
+): Promise<{ readonly result: ReserveResult; readonly deadline: Held['deadline'] }> {
+  const wait_ms = readPreferWait(request) * 1000;
+  const patience = deadlineIn(wait_ms);
+  for (let poll_ms = FIRST_POLL_MS; ; poll_ms = Math.min(poll_ms * 1.5, LONGEST_POLL_MS)) {
+    // Started before the lease is asked for, so that it ends before the lease does.
+    const deadline = deadlineIn(payments.timing.lease_ms);
+    const result = await payments.hot.reserve.submit(item);
+    const isGone = wait_ms > 0 && reply.raw.destroyed;
+    if (result.type !== 'in_progress' || isGone || patience.left_ms() <= 0) return { result, deadline };
+    await delay(Math.max(1, Math.min(poll_ms, patience.left_ms())));
+  }
+}
 
 async function takeKey(request: FastifyRequest): Promise<void> {
   request.idempotency_key = readIdempotencyKey(request.raw.rawHeaders);
@@ -179,21 +118,8 @@ function reserveItem(request: FastifyRequest, command: Command): ReserveItem {
 
 /** Seconds of `Prefer: wait=N` (RFC 7240), at most 30; anything else in that header is ignored, as the RFC says. */
 export function readPreferWait(request: FastifyRequest): number {
-  const prefer = request.headers['prefer'];
+  const { prefer } = request.headers;
   if (prefer === undefined) return 0;
   const wait = /(?:^|,)\s*wait\s*=\s*"?(\d{1,6})"?\s*(?:[;,]|$)/i.exec([prefer].flat().join(','));
   return wait ? Math.min(Number(wait[1]), MAX_WAIT_S) : 0;
-}
-
-function sayExpiry(reply: FastifyReply, expires_at: Date): void {
-  reply.header('idempotency-key-expires', expires_at.toUTCString());
-}
-
-/** Sends a stored text as it is. A string skips the response serializer: nothing after the commit can make it a 500. */
-export function sendAnswer(reply: FastifyReply, answer: Answer): FastifyReply {
-  reply.code(answer.status).header('content-type', answer.status < 400 ? JSON_CONTENT_TYPE : PROBLEM_CONTENT_TYPE);
-  if (answer.location !== null) reply.header('location', answer.location);
-  if (answer.expires_at !== null) sayExpiry(reply, answer.expires_at);
-  if (answer.replayed) reply.header('idempotent-replayed', 'true');
-  return reply.send(answer.body);
 }

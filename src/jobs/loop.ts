@@ -19,10 +19,11 @@ const FAILURE_FACTOR = 4;
 
 export function startLoop({ name, interval_ms, round, logger }: LoopOptions): Loop {
   let stopped = false;
+  const goesOn = (): boolean => !stopped;
   let wake: () => void = () => undefined;
 
   async function run(): Promise<void> {
-    while (!stopped) {
+    while (goesOn()) {
       let pause_ms = interval_ms;
       try {
         if (await round()) pause_ms = 0;
@@ -30,7 +31,7 @@ export function startLoop({ name, interval_ms, round, logger }: LoopOptions): Lo
         pause_ms = interval_ms * FAILURE_FACTOR;
         logger.warn({ err: error, job: name }, 'a round of a job failed');
       }
-      if (!stopped) await sleep(pause_ms);
+      if (goesOn()) await sleep(pause_ms);
     }
   }
 

@@ -25,7 +25,7 @@ export function outboxRow(payment: Payment, operation: Operation | null, event: 
       payment_id: payment.id,
       client_id: payment.client_id,
       operation_id: event.operation_id,
-      ...(operation?.saga_id == null ? {} : { saga_id: operation.saga_id, step_name: operation.step_name }),
+      ...(operation?.saga_id ? { saga_id: operation.saga_id, step_name: operation.step_name } : {}),
       payment: paymentView(payment),
       ...(operation?.kind === 'refund' ? { refund: refundView(payment, operation) } : {}),
       ...(event.anomaly ? { anomaly: { kind: event.anomaly.kind, ...event.anomaly.detail } } : {}),

@@ -156,15 +156,19 @@ async function closeEarlierTries(
   );
   for (const declined of earlier) {
     if (declined.closed_at !== null) continue;
+    if (isTaken(declined.status)) return { type: 'previous_took', previous_id: declined.id, fact: null };
     const fact = await closedFact(ctx, { payment, operations, operation: declined }, deadline, log);
     if (!fact) return { type: 'unknown', reason: 'earlier_try_not_closed' };
-    if (fact.status === 'succeeded' || fact.status === 'authorized')
-      return { type: 'previous_took', previous_id: declined.id, fact };
+    if (isTaken(fact.status)) return { type: 'previous_took', previous_id: declined.id, fact };
     if (fact.status !== 'canceled' && !(fact.status === 'failed' && fact.closed))
       return { type: 'unknown', reason: 'earlier_try_not_closed' };
     await changePayment(ctx, { payment_id: payment.id, cause, fact: { operation_id: declined.id, fact } });
   }
   return undefined;
+}
+
+function isTaken(status: Operation['status'] | ChargeFact['status']): boolean {
+  return status === 'succeeded' || status === 'authorized';
 }
 
 async function closedFact(

@@ -1,14 +1,21 @@
 import type pg from 'pg';
 import { uuidv7 } from 'uuidv7';
-import type { ProviderEvent } from '../providers/provider.js';
+import type { Fact } from '../domain/fact.js';
 
 export type EventOutcome = 'applied' | 'no_change' | 'foreign' | 'unknown_operation' | 'ignored' | 'failing' | 'parked';
+
+/** What is kept of a notification: never its raw body. */
+export interface EventToKeep {
+  readonly event_id: string;
+  readonly type: string;
+  readonly fact: Fact | null;
+}
 
 /** Keeps what an event said, in our words, and what became of it. */
 export async function keepEvent(
   tx: pg.PoolClient,
   provider: string,
-  event: ProviderEvent,
+  event: EventToKeep,
   result: {
     readonly outcome: EventOutcome;
     readonly payment_id?: string | null;
@@ -39,7 +46,7 @@ export async function keepEvent(
 export async function recordFailure(
   pool: pg.Pool,
   provider: string,
-  event: Pick<ProviderEvent, 'event_id' | 'type'> & Partial<ProviderEvent>,
+  event: EventToKeep,
   reason: string,
   failures_max: number,
 ): Promise<EventOutcome> {
@@ -56,7 +63,7 @@ export async function recordFailure(
   return rows[0]?.outcome ?? 'failing';
 }
 
-function factText(event: Partial<ProviderEvent>): string | null {
+function factText(event: EventToKeep): string | null {
   if (!event.fact) return null;
   return JSON.stringify(event.fact, (_name, value: unknown) => (typeof value === 'bigint' ? value.toString() : value));
 }

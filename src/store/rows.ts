@@ -4,6 +4,14 @@ import type { Failure, FailureCode, NextAction, Operation, Payment } from '../do
 
 type Row = Readonly<Record<string, unknown>>;
 
+/** The column pairs that are folded into one object. */
+interface Pairs {
+  readonly failure_code?: FailureCode | null;
+  readonly failure_message?: string | null;
+  readonly next_action_type?: string | null;
+  readonly next_action_url?: string | null;
+}
+
 const PAYMENT_FIELDS = `id, client_id, provider, external_payment_id, command_hash, version, status, amount_minor, currency,
   amount_captured_minor, amount_refunded_minor, refund_reserved_minor, customer_id, provider_payment_id, payment_method,
   capture, order_id, description, metadata, return_url, failure_code, failure_message, next_action_type, next_action_url,
@@ -18,14 +26,12 @@ export const paymentColumns = (alias: string): string =>
 export const operationColumns = (alias: string): string =>
   OPERATION_FIELDS.replace(/\b[a-z_]+\b/g, (name) => `${alias}.${name}`);
 
-function failureOf(row: Row): Failure | null {
-  if (row['failure_code'] === null) return null;
-  return { code: row['failure_code'] as FailureCode, message: row['failure_message'] as string };
+function failureOf({ failure_code: code, failure_message: message }: Pairs): Failure | null {
+  return code && typeof message === 'string' ? { code, message } : null;
 }
 
-function nextActionOf(row: Row): NextAction | null {
-  if (row['next_action_type'] === null) return null;
-  return { type: row['next_action_type'] as string, url: row['next_action_url'] as string };
+function nextActionOf({ next_action_type: type, next_action_url: url }: Pairs): NextAction | null {
+  return type && url ? { type, url } : null;
 }
 
 /** The row's own types are held by the table's checks; this only folds column pairs into objects. */

@@ -3,7 +3,7 @@ import { parseCancelCommand, parseCaptureCommand, parseRefundCommand } from '../
 import { CancelRequest, CaptureRequest, Payment, Refund, RefundRequest } from '../../contract/schemas.js';
 import type { PaymentsContext } from '../../payments/context.js';
 import { followUp } from '../../payments/follow-up.js';
-import { sendAnswer } from '../idempotency.js';
+import { sendAnswer } from '../standing-answer.js';
 import { documented } from '../openapi-route.js';
 import { clientOf } from '../request.js';
 import { findPayment, PAYMENT_ID } from './payments.js';

@@ -17,7 +17,13 @@ export interface ReadRoutesOptions {
 }
 
 /** Lists of payments and refunds, one refund, and the timeline. */
-export async function paymentReadRoutes(app: FastifyInstance, { payments, prisma }: ReadRoutesOptions): Promise<void> {
+export async function paymentReadRoutes(app: FastifyInstance, options: ReadRoutesOptions): Promise<void> {
+  listRoute(app, options);
+  refundRoutes(app, options);
+  timelineRoute(app, options);
+}
+
+function listRoute(app: FastifyInstance, { payments }: ReadRoutesOptions): void {
   app.get(
     '/payments',
     {
@@ -42,7 +48,9 @@ export async function paymentReadRoutes(app: FastifyInstance, { payments, prisma
       return { data: page.map(({ payment }) => paymentView(payment)), next_cursor };
     },
   );
+}
 
+function refundRoutes(app: FastifyInstance, { payments }: ReadRoutesOptions): void {
   app.get<{ Params: { id: string } }>(
     '/payments/:id/refunds',
     {
@@ -85,7 +93,9 @@ export async function paymentReadRoutes(app: FastifyInstance, { payments, prisma
       return refundView(await findPayment(payments, clientOf(request), refund.payment_id), refund);
     },
   );
+}
 
+function timelineRoute(app: FastifyInstance, { payments, prisma }: ReadRoutesOptions): void {
   app.get<{ Params: { id: string } }>(
     '/payments/:id/timeline',
     {

@@ -8,7 +8,7 @@ import { charge } from '../../payments/charge.js';
 import type { PaymentsContext } from '../../payments/context.js';
 import { readPayment } from '../../store/payments.js';
 import type { AuthenticatedClient } from '../../clients/directory.js';
-import { sendAnswer } from '../idempotency.js';
+import { sendAnswer } from '../standing-answer.js';
 import { documented } from '../openapi-route.js';
 import { clientOf, parseId } from '../request.js';
 
