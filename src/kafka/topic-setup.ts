@@ -1,5 +1,5 @@
 import type { Admin, Kafka } from 'kafkajs';
-import { ConfigResourceTypes } from 'kafkajs';
+import kafkajs from 'kafkajs'; // CommonJS: Node finds only some of its exports by name
 import type { Logger } from '../logger.js';
 import { CONSUMED_TOPICS, deadLetterTopic, PUBLISHED_TOPICS } from './topics.js';
 
@@ -27,7 +27,7 @@ export async function retentionWarnings(admin: Admin, processed_event_retention_
   const topics = CONSUMED_TOPICS.filter((topic) => known.has(topic));
   const { resources } = await admin.describeConfigs({
     includeSynonyms: false,
-    resources: topics.map((name) => ({ type: ConfigResourceTypes.TOPIC, name, configNames: ['retention.ms'] })),
+    resources: topics.map((name) => ({ type: kafkajs.ConfigResourceTypes.TOPIC, name, configNames: ['retention.ms'] })),
   });
   return resources.flatMap(({ resourceName, configEntries }) => {
     const retention_ms = Number(configEntries.find(({ configName }) => configName === 'retention.ms')?.configValue);
