@@ -84,7 +84,7 @@ async function readReply(res: http.IncomingMessage): Promise<Reply> {
     return { status, body: JSON.parse(text) as unknown };
   } catch {
     // What stands before a provider (a proxy, say) answers errors in its own way: the status tells enough.
-    if (status >= 400) return { status, body: null };
+    if (status >= 300) return { status, body: null };
     throw unreadable('is no JSON');
   }
 }

@@ -8,7 +8,7 @@ import { chargeFact, ourMetadata, paymentShape, type RefundShape, refundFact, re
 const TOLERANCE_S = 300;
 const LONGEST_ID = 255;
 
-const eventShape = z.object({ type: z.string().min(1), timestamp: z.string(), data: z.unknown() });
+const eventShape = z.object({ type: z.string().min(1), timestamp: z.string(), data: z.unknown().optional() });
 const paymentData = z.object({ payment: paymentShape });
 const refundData = z.object({ payment: paymentShape, refund: refundShape });
 
