@@ -15,7 +15,7 @@ import { startJobs } from './jobs/index.js';
 import { startKafka } from './kafka/index.js';
 import type { Logger } from './logger.js';
 import { createMetrics } from './metrics.js';
-import { createPayments } from './payments/context.js';
+import { createPayments, type StepHook } from './payments/context.js';
 import { createProviders } from './providers/registry.js';
 import { ledgerFile, startSimulator } from './simulator/server.js';
 import { settleInstallation } from './store/installation.js';
@@ -29,6 +29,11 @@ export interface Service {
   stop(): Promise<void>;
   /** For a drain that takes too long: what would go on without this process is told to end. Does not wait. */
   abandon(): void;
+}
+
+/** What the crash matrix puts in; main.ts passes nothing, so that no setting can make production stop at a step. */
+export interface StartHooks {
+  readonly atStep?: StepHook;
 }
 
 /** What somebody who has just started it wants to know. */
@@ -70,17 +75,17 @@ class Closers {
  * have are ended again.
  * @throws Error with a text for people
  */
-export async function startService(given: Config, logger: Logger): Promise<Service> {
+export async function startService(given: Config, logger: Logger, hooks: StartHooks = {}): Promise<Service> {
   const closers = new Closers();
   try {
-    return await startAll(await withPort(given), logger, closers);
+    return await startAll(await withPort(given), logger, closers, hooks);
   } catch (error) {
     await closers.close().catch((failure: unknown) => logger.error({ err: failure }, 'ending what had started failed'));
     throw error;
   }
 }
 
-async function startAll(config: Config, logger: Logger, closers: Closers): Promise<Service> {
+async function startAll(config: Config, logger: Logger, closers: Closers, hooks: StartHooks): Promise<Service> {
   const data_dir = await openDataDirIfNeeded(config, closers);
   const embedded = await startDatabaseIfNeeded(config, data_dir, closers);
   const url = config.database.url ?? embedded?.url;
@@ -106,6 +111,7 @@ async function startAll(config: Config, logger: Logger, closers: Closers): Promi
     auto_refund_anomalies: config.auto_refund_anomalies,
     metrics,
     logger,
+    ...hooks,
   });
   const dependencies = { config, database, payments, metrics, logger };
   const app = await buildApp(dependencies);
