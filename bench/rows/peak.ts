@@ -50,7 +50,7 @@ export async function measurePeak(context: Context): Promise<Section> {
   }
   context.peak_per_s = median(rounds.charges.map((charge) => charge.load.per_s));
   const statements = [await statementsPerCharge(context, options.connections), await statementsPerCharge(context, 1)];
-  return describe(context, rounds, against, statements);
+  return describe(context, rounds, against, statements, await hotShares(context));
 }
 
 async function floorRound({ postgres, options }: Context, rounds: Rounds): Promise<void> {
@@ -111,6 +111,19 @@ async function statementsPerCharge(context: Context, connections: number): Promi
   }
 }
 
+/** Share of the updates that touched no index, by table. */
+async function hotShares({ postgres }: Context): Promise<string[][]> {
+  const { rows } = await postgres.query(
+    'oncepay',
+    `SELECT relname AS name, n_tup_hot_upd::float8 / n_tup_upd AS share FROM pg_stat_user_tables
+     WHERE n_tup_upd > 100 AND relname IN ('payment', 'operation', 'idempotency_record') ORDER BY relname`,
+  );
+  return rows.map((row) => [
+    `updates of ${String(row.name)} without its indexes (HOT)`,
+    `${whole(Number(row.share) * 100)} %`,
+  ]);
+}
+
 function bestOfFloor(rounds: Rounds): { clients: number; values: readonly number[] } {
   const [best] = [...rounds.floor].sort(([, a], [, b]) => median(b) - median(a));
   return { clients: best?.[0] ?? 0, values: best?.[1] ?? [] };
@@ -128,7 +141,13 @@ function ratioGoal(what: string, base: number, value: number, at_least: number, 
   };
 }
 
-async function describe(context: Context, rounds: Rounds, against: Against, statements: number[]): Promise<Section> {
+async function describe(
+  context: Context,
+  rounds: Rounds,
+  against: Against,
+  statements: number[],
+  hot: string[][],
+): Promise<Section> {
   const floor = bestOfFloor(rounds);
   const charges = rounds.charges.map(({ load }) => load);
   const perS = (results: readonly LoadResult[]): number[] => results.map((result) => result.per_s);
@@ -195,6 +214,7 @@ async function describe(context: Context, rounds: Rounds, against: Against, stat
           ['WAL', `${whole(perCharge((used) => used.wal_bytes))} bytes`],
           [`statements, ${context.options.connections} connections`, decimal(statements[0] ?? 0)],
           ['statements, 1 connection', decimal(statements[1] ?? 0)],
+          ...hot,
         ],
       ),
     ],
