@@ -14,13 +14,14 @@ export function createInstantProvider(): PaymentProvider {
     async charge({ amount_minor, currency, capture }) {
       const provider_payment_id = `ins_${uuidv7()}_${amount_minor}_${currency}`;
       const status = capture === 'automatic' ? 'succeeded' : 'authorized';
-      return fact(provider_payment_id, status, status === 'succeeded' ? amount_minor : 0n);
+      const captured_minor = status === 'succeeded' ? amount_minor : 0n;
+      return fact({ provider_payment_id, amount_minor, currency }, status, captured_minor);
     },
     async capture({ provider_payment_id, amount_minor }) {
-      return fact(provider_payment_id, 'succeeded', amount_minor);
+      return fact(remembered(provider_payment_id), 'succeeded', amount_minor);
     },
     async cancel({ provider_payment_id }) {
-      return fact(provider_payment_id, 'canceled', 0n);
+      return fact(remembered(provider_payment_id), 'canceled', 0n);
     },
     async refund({ provider_payment_id, amount_minor, currency }) {
       const provider_refund_id = `insr_${uuidv7()}`;
@@ -36,15 +37,21 @@ export function createInstantProvider(): PaymentProvider {
   };
 }
 
-function fact(provider_payment_id: string, status: ChargeFact['status'], amount_captured_minor: bigint): ChargeFact {
-  const [, , amount = '', currency = ''] = provider_payment_id.split('_');
-  if (!/^\d+$/.test(amount)) throw new ProviderError('refused', 'not_found', 'not a charge of the instant provider');
+type Charged = Pick<ChargeFact, 'provider_payment_id' | 'amount_minor' | 'currency'>;
+
+function remembered(provider_payment_id: string): Charged {
+  const [, amount, currency] = /^ins_[0-9a-f-]{36}_(\d+)_([A-Z]{3})$/.exec(provider_payment_id) ?? [];
+  if (amount === undefined || currency === undefined) {
+    throw new ProviderError('refused', 'not_found', 'not a charge of the instant provider');
+  }
+  return { provider_payment_id, amount_minor: BigInt(amount), currency };
+}
+
+function fact(charged: Charged, status: ChargeFact['status'], amount_captured_minor: bigint): ChargeFact {
   return {
     type: 'charge',
     status,
-    provider_payment_id,
-    amount_minor: BigInt(amount),
-    currency,
+    ...charged,
     amount_captured_minor,
     amount_refunded_minor: 0n,
     failure: null,
