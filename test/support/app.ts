@@ -82,7 +82,7 @@ export class TestSystem {
   private readonly instances: TestInstance[] = [];
 
   private constructor(
-    readonly simulator: SimulatorProcess,
+    private running: SimulatorProcess,
     private readonly own_database: TestDatabase | null,
     readonly database_url: string,
     /** The test's own connections. */
@@ -107,6 +107,15 @@ export class TestSystem {
     const system = new TestSystem(simulator, own, url, database, key, options, first_port);
     await system.join();
     return system;
+  }
+
+  get simulator(): SimulatorProcess {
+    return this.running;
+  }
+
+  /** After it was killed: again at its address, with what it kept. */
+  async restartSimulator(): Promise<void> {
+    this.running = await this.running.restart();
   }
 
   get first(): TestInstance {
