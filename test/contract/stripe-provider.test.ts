@@ -259,16 +259,44 @@ describe('what an error means', () => {
     expect(posts('/v1/payment_intents').filter((r) => r.idempotency_key === options.provider_key)).toHaveLength(1);
   });
 
-  it.each(['html', 'redirect'] as const)(
-    '%s from something in between is unknown, and followed nowhere',
-    async (then) => {
-      const options = call();
-      stripe.next('POST /v1/payment_intents', { commits: false, then });
-      const error = await providerErrorOf(provider.charge(chargeRequest(options.provider_key), options));
-      expect(error).toMatchObject({ kind: 'unknown', reason: 'unreadable_answer' });
-      expect(posts('/elsewhere')).toHaveLength(0);
-    },
-  );
+  it.each<[number, string, string]>([
+    [502, '<html>Bad gateway</html>', 'http_502'],
+    [429, 'slow down', 'rate_limited'],
+    [403, '<html>no</html>', 'not_permitted'],
+    [404, '<html>no</html>', 'unreadable_answer'],
+    [404, '{"error": "not found"}', 'http_404'],
+    [404, '{"error": {"type": "gateway", "message": "no route"}}', 'http_404'],
+    [404, '{"message": "no route"}', 'unreadable_answer'],
+    [200, 'null', 'unreadable_answer'],
+    [200, '', 'unreadable_answer'],
+    [200, '{"id": "pi_1", "object": "payment_intent", "status": "succeeded", "currency": "usd"}', 'unreadable_answer'],
+    [200, '[]', 'unreadable_answer'],
+    [200, `"${'x'.repeat(5_000_000)}"`, 'answer_too_long'],
+  ])('%i %.50s of something in between is unknown: %s', async (status, text, reason) => {
+    const options = call();
+    stripe.next('POST /v1/payment_intents', { commits: false, then: { status, text } });
+    const error = await providerErrorOf(provider.charge(chargeRequest(options.provider_key), options));
+    expect(error).toMatchObject({ kind: 'unknown', reason, failure: null });
+  });
+
+  it('a redirect is unknown, and followed nowhere', async () => {
+    const options = call();
+    stripe.next('POST /v1/payment_intents', { commits: false, then: 'redirect' });
+    const error = await providerErrorOf(provider.charge(chargeRequest(options.provider_key), options));
+    expect(error).toMatchObject({ kind: 'unknown' });
+    expect(posts('/elsewhere')).toHaveLength(0);
+  });
+
+  it('a connection whose TLS never stood was not sent', async () => {
+    const options = call();
+    const misled = providerAt(stripe.url.replace('http:', 'https:'));
+    const error = await providerErrorOf(misled.charge(chargeRequest(options.provider_key), options));
+    expect(error.kind).toBe('not_sent');
+  });
+
+  it('an address with a path does not start, since the SDK would drop the path', () => {
+    expect(() => providerAt(`${stripe.url}/stripe`)).toThrow(/STRIPE_API_BASE/);
+  });
 
   it('a refused connection was surely not sent', async () => {
     const port = await freePort();

@@ -18,14 +18,19 @@ export interface StripeRequest {
   readonly answered: number | null;
 }
 
+/** What something between us and Stripe answers, in its own way. */
+export interface ProxyAnswer {
+  readonly status: number;
+  readonly text: string;
+}
+
 /**
  * What the next matching request meets. `commits`: whether it takes effect before that. `hang` answers nothing,
- * `reset` cuts the connection, `stall` sends half of an answer, `html` and
- * `redirect` are what something in between may say, a status is an API error that the key remembers.
+ * `reset` cuts the connection, `stall` sends half of an answer, a status is an API error that the key remembers.
  */
 export interface Fault {
   readonly commits: boolean;
-  readonly then: 'hang' | 'reset' | 'stall' | 'html' | 'redirect' | Answer;
+  readonly then: 'hang' | 'reset' | 'stall' | 'redirect' | ProxyAnswer | Answer;
 }
 
 export interface StripeStandin {
@@ -89,10 +94,10 @@ export async function startStripeStandin(options: { livemode?: boolean } = {}): 
     const answer = throughKey(idempotency_key, JSON.stringify([url.pathname, fields]), fault, () =>
       route(method, url.pathname, fields),
     );
-    const answered = fault && typeof fault.then === 'string' ? null : answer.status;
-    requests.push({ ...seen, answered });
-    if (!fault || typeof fault.then === 'object') return send(response, answer);
-    breakOff(response, fault.then, answer);
+    const breaks = fault && !isAnswer(fault.then) ? fault.then : undefined;
+    requests.push({ ...seen, answered: breaks === undefined ? answer.status : null });
+    if (breaks === undefined) send(response, answer);
+    else breakOff(response, breaks, answer);
   }
 
   /** Saves status and body of what began to execute, and gives them back to the same request. */
@@ -106,7 +111,7 @@ export async function startStripeStandin(options: { livemode?: boolean } = {}): 
     }
     if (known?.answer) return known.answer;
     const made = fault?.commits === false ? null : run();
-    const told = fault && typeof fault.then === 'object' ? fault.then : made;
+    const told = fault && isAnswer(fault.then) ? fault.then : made;
     // A refusal that the endpoint never began (a conflict, a rate limit) leaves the key unused.
     const saved = told && told.status !== 409 && told.status !== 429 && (made !== null || told.status >= 500);
     if (key !== undefined && saved) keys.set(key, { params, answer: copyOf(told) });
@@ -220,10 +225,14 @@ function send(response: ServerResponse, answer: Answer): void {
   response.end(JSON.stringify(answer.body));
 }
 
+function isAnswer(then: Fault['then']): then is Answer {
+  return typeof then === 'object' && 'body' in then;
+}
+
 function breakOff(response: ServerResponse, how: Exclude<Fault['then'], Answer>, answer: Answer): void {
   if (how === 'reset') response.socket?.resetAndDestroy();
   if (how === 'redirect') response.writeHead(307, { location: '/elsewhere' }).end();
-  if (how === 'html') response.writeHead(502, { 'content-type': 'text/html' }).end('<html>Bad gateway</html>');
+  if (typeof how === 'object') response.writeHead(how.status, { 'content-type': 'text/html' }).end(how.text);
   if (how === 'stall') {
     const text = JSON.stringify(answer.body);
     response.writeHead(answer.status, {

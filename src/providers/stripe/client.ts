@@ -1,14 +1,5 @@
 import Stripe from 'stripe';
-
-type HttpClient = ReturnType<typeof Stripe.createFetchHttpClient>;
-
-/** A request that got no whole answer. `transport_code`: Node's or undici's word for why (`ECONNREFUSED`, …). */
-export class TransportError extends Error {
-  override readonly name = 'TransportError';
-  constructor(readonly transport_code: string) {
-    super(`no answer from Stripe (${transport_code})`);
-  }
-}
+import { createHttpClient } from './http-client.js';
 
 export interface StripeClientOptions {
   readonly secret_key: string;
@@ -33,40 +24,9 @@ function addressOf(api_base: string): { host: string; port: number; protocol: 'h
   if (!/^https?:$/.test(url.protocol) || url.pathname !== '/' || url.search || url.username) {
     throw new Error('STRIPE_API_BASE must be http(s)://host:port without a path');
   }
-  return { host: url.hostname, port: Number(url.port) || (protocol === 'http' ? 80 : 443), protocol };
-}
-
-/**
- * The SDK's fetch client, whose time limit covers the whole exchange and really aborts it (its Node client only limits
- * silence on the socket), with two things added:
- *
- * - Redirects are not followed: a payment is never sent on to another address.
- * - Connection errors are renamed. The SDK repeats a request once after ECONNRESET and EPIPE even with its retries off
- *   (RequestSender._shouldRetry); the error's `code` is how it tells, and a second attempt behind our back would make
- *   "connection refused" after a reset look as if nothing had been sent.
- */
-function createHttpClient(): HttpClient {
-  const client = Stripe.createFetchHttpClient((url, init) => fetch(url, { ...init, redirect: 'manual' }));
-  const send = client.makeRequest.bind(client);
-  client.makeRequest = async (...request) => {
-    try {
-      return await send(...request);
-    } catch (error) {
-      throw new TransportError(transportCode(error));
-    }
-  };
-  return client;
-}
-
-/** The first error code along the causes; `unknown` where nobody gave one. */
-export function transportCode(error: unknown): string {
-  let current = error;
-  for (let depth = 0; depth < 5 && current instanceof Error; depth += 1) {
-    const { code, transport_code, exception, cause } = current as Error & Record<string, unknown>;
-    for (const word of [transport_code, code]) if (typeof word === 'string' && word) return word;
-    current = exception ?? cause;
-  }
-  return 'unknown';
+  // URL writes an IPv6 address in brackets, a socket takes it without.
+  const host = url.hostname.replace(/^\[(.*)\]$/, '$1');
+  return { host, port: Number(url.port) || (protocol === 'http' ? 80 : 443), protocol };
 }
 
 /** What is left of a time limit, by the monotonic clock. */

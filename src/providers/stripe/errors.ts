@@ -1,34 +1,16 @@
 import Stripe from 'stripe';
 import { ProviderError } from '../provider.js';
-import { transportCode } from './client.js';
 import { failureOf } from './failures.js';
+import { TransportError } from './http-client.js';
 import { type IntentShape, readIntent } from './shapes.js';
-
-/**
- * Nothing of the request left this machine, or nobody was there: the connection, and so its TLS, never came to be.
- * https://nodejs.org/api/errors.html, "Common system errors"; undici's `UND_ERR_CONNECT_TIMEOUT`.
- */
-const NEVER_CONNECTED = new Set([
-  'ECONNREFUSED',
-  'ENOTFOUND',
-  'EAI_AGAIN',
-  'EHOSTUNREACH',
-  'ENETUNREACH',
-  'UND_ERR_CONNECT_TIMEOUT',
-  'CERT_HAS_EXPIRED',
-  'DEPTH_ZERO_SELF_SIGNED_CERT',
-  'SELF_SIGNED_CERT_IN_CHAIN',
-  'UNABLE_TO_VERIFY_LEAF_SIGNATURE',
-  'ERR_TLS_CERT_ALTNAME_INVALID',
-]);
 
 /** Our words for the usual ones; the rest go by Node's. */
 const TRANSPORT_REASONS: ReadonlyMap<string, string> = new Map([
-  ['ETIMEDOUT', 'timeout'],
   ['ECONNREFUSED', 'connection_refused'],
   ['ECONNRESET', 'connection_reset'],
   ['EPIPE', 'connection_reset'],
-  ['UND_ERR_SOCKET', 'connection_reset'],
+  ['ENOTFOUND', 'unknown_host'],
+  ['EAI_AGAIN', 'unknown_host'],
 ]);
 
 /**
@@ -50,12 +32,13 @@ export function providerError(error: unknown): ProviderError {
   });
 }
 
-function connectionError(error: Stripe.errors.StripeConnectionError): ProviderError {
-  const code = transportCode(error.detail);
-  const reason = TRANSPORT_REASONS.get(code) ?? code.toLowerCase();
-  return NEVER_CONNECTED.has(code)
-    ? new ProviderError('not_sent', reason, `no connection to Stripe (${code})`)
-    : new ProviderError('unknown', reason, `no answer from Stripe (${code})`);
+function connectionError({ detail }: Stripe.errors.StripeConnectionError): ProviderError {
+  const error: unknown = detail;
+  const { transport_code, connected } = error instanceof TransportError ? error : new TransportError('unknown', true);
+  const reason = TRANSPORT_REASONS.get(transport_code) ?? transport_code.toLowerCase();
+  return connected
+    ? new ProviderError('unknown', reason, `no answer from Stripe (${transport_code})`)
+    : new ProviderError('not_sent', reason, `no connection to Stripe (${transport_code})`);
 }
 
 /**
@@ -71,8 +54,12 @@ function unknownReason(error: Stripe.errors.StripeError): string | undefined {
   if (status === 401 || status === 403) return 'not_permitted';
   if (status === 409) return 'key_in_use';
   if (status === 429 || error.code === 'rate_limit') return error.code === 'lock_timeout' ? 'locked' : 'rate_limited';
-  return status === 400 || status === 402 || status === 404 ? undefined : `http_${status}`;
+  return REFUSALS.has(status) && STRIPE_TYPES.has(error.rawType ?? '') ? undefined : `http_${status}`;
 }
+
+const REFUSALS = new Set([400, 402, 404]);
+/** What a refusal of Stripe's own says of itself; something else on the way may answer 404 as well. */
+const STRIPE_TYPES = new Set<string>(['card_error', 'invalid_request_error']);
 
 function described(error: Stripe.errors.StripeError): string {
   const words = [String(error.statusCode ?? 'something unreadable'), error.code, error.decline_code];

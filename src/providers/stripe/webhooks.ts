@@ -24,7 +24,7 @@ export interface WebhookOptions {
 /**
  * Verifies a notification over its raw bytes, then reads it. Everything that is not about a charge or refund, that is
  * of another mode or that another API version writes in a way that we can't read, is an event without a fact.
- * @throws InvalidSignature
+ * @throws InvalidSignature; an ordinary Error for what is signed and yet no event, so that it is sent again and seen
  */
 export function parseWebhook(
   stripe: Stripe,
@@ -122,7 +122,7 @@ function parseJson(rawBody: Buffer): unknown {
   try {
     return JSON.parse(new TextDecoder('utf-8', { fatal: true }).decode(rawBody));
   } catch {
-    throw new InvalidSignature('signed, but not JSON');
+    throw new Error('a signed notification of Stripe is no JSON in UTF-8');
   }
 }
 
@@ -130,7 +130,7 @@ function parseJson(rawBody: Buffer): unknown {
 function unreadEvent(json: unknown, signed_at_s: number): ProviderEvent {
   const fields = json !== null && typeof json === 'object' ? (json as Record<string, unknown>) : {};
   const { id, type } = fields;
-  if (typeof id !== 'string' || id === '') throw new InvalidSignature('signed, but not an event');
+  if (typeof id !== 'string' || id === '') throw new Error('a signed notification of Stripe is no event');
   const occurred_at = new Date(signed_at_s * 1000);
   return { event_id: id, type: typeof type === 'string' ? type : 'unknown', occurred_at, ...NOTHING };
 }
