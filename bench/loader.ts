@@ -91,7 +91,7 @@ export async function loadCharges(context: Context, database: string, load: Load
     if (to % (CHUNK_ROWS * 4) === 0) say(`  loaded ${whole(to)} of ${whole(load.rows)}`);
   }
   await setFillFactors((row) =>
-    row.fillfactor === null ? 'RESET (fillfactor)' : `SET (fillfactor = ${String(row.fillfactor)})`,
+    typeof row.fillfactor === 'string' ? `SET (fillfactor = ${row.fillfactor})` : 'RESET (fillfactor)',
   );
   await context.postgres.query(database, 'VACUUM (ANALYZE)');
   await context.postgres.admin.query('CHECKPOINT');
