@@ -1,7 +1,7 @@
 import { randomUUID } from 'node:crypto';
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
 import { replayEvents } from '../../src/kafka/replay.js';
-import { newBase, newTopic, Reader, SOON, SOURCE, type TestBase, writeEvent } from './support.js';
+import { newBase, newKafka, newTopic, Reader, SOON, SOURCE, type TestBase, writeEvent } from './support.js';
 
 let base: TestBase;
 let topic: string;
@@ -34,12 +34,12 @@ describe('the relay', () => {
       key: 'p-1',
       value: '{"payment_id":"p-1"}',
       headers: {
-        'ce_specversion': '1.0',
-        'ce_id': id,
-        'ce_type': 'PaymentSucceeded.v1',
-        'ce_source': SOURCE,
-        'ce_subject': 'p-1',
-        'ce_sequence': '0000000007',
+        ce_specversion: '1.0',
+        ce_id: id,
+        ce_type: 'PaymentSucceeded.v1',
+        ce_source: SOURCE,
+        ce_subject: 'p-1',
+        ce_sequence: '0000000007',
         'content-type': 'application/json',
       },
     });
@@ -96,7 +96,8 @@ describe('the relay', () => {
     });
     await writeEvent(base.database.pool, { topic, key: 'p-1', sequence: 1 });
     await writeEvent(base.database.pool, { topic, key: 'p-1', sequence: 3 });
-    for (let other = 0; other < 20; other += 1) await writeEvent(base.database.pool, { topic, key: `q-${other}`, sequence: 1 });
+    for (let other = 0; other < 20; other += 1)
+      await writeEvent(base.database.pool, { topic, key: `q-${other}`, sequence: 1 });
     base.relay().start();
     await reader.until((received) => new Set(received.map((event) => event.headers.ce_id)).size === 22);
     // The gap shows by the sequence.
@@ -134,10 +135,18 @@ describe('the relay', () => {
     await writeEvent(base.database.pool, { topic, key: 'p-1', sequence: 2 });
     base.relay().start();
     await reader.until((received) => received.length === 1);
-    const { rows } = await base.database.pool.query<{ attempts: number }>('select attempts from outbox_event where topic = $1', [
-      missing,
-    ]);
+    const { rows } = await base.database.pool.query<{ attempts: number }>(
+      'select attempts from outbox_event where topic = $1',
+      [missing],
+    );
     expect(rows[0]!.attempts).toBe(0);
+    const admin = newKafka().admin();
+    await admin.connect();
+    await admin.createTopics({ topics: [{ topic: missing, numPartitions: 1 }], waitForLeaders: true });
+    await admin.disconnect();
+    const late = await Reader.start(missing);
+    base.add(() => late.stop());
+    await late.until((received) => received.length === 1);
   });
 
   it('is woken by a notification where it sleeps, and asks for none while it has work', async () => {

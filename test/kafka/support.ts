@@ -64,7 +64,9 @@ export class Reader {
           offset: BigInt(message.offset),
           key: message.key?.toString() ?? '',
           value: message.value?.toString() ?? null,
-          headers: Object.fromEntries(Object.entries(message.headers ?? {}).map(([name, value]) => [name, String(value)])),
+          headers: Object.fromEntries(
+            Object.entries(message.headers ?? {}).map(([name, value]) => [name, String(value)]),
+          ),
         });
       },
     });
