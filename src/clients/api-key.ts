@@ -1,4 +1,4 @@
-import { createHash, randomBytes } from 'node:crypto';
+import { hash, randomBytes } from 'node:crypto';
 
 /** Secret scanners find keys by it. */
 const API_KEY_PREFIX = 'oncepay_sk_';
@@ -28,7 +28,12 @@ export function describeApiKey(key: string): NewApiKey {
 }
 
 export function hashApiKey(key: string): Buffer {
-  return createHash('sha256').update(key, 'utf8').digest();
+  return Buffer.from(apiKeyHashName(key), 'base64');
+}
+
+/** The same in base64: what a key is looked up by in memory, at every request. */
+export function apiKeyHashName(key: string): string {
+  return hash('sha256', key, 'base64');
 }
 
 /** 16 to 256 printable ASCII characters without a space. Anything else was never given out as a key. */

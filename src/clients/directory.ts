@@ -1,6 +1,6 @@
 import { timingSafeEqual } from 'node:crypto';
 import { OncepayError } from '../domain/errors.js';
-import { hashApiKey } from './api-key.js';
+import { apiKeyHashName } from './api-key.js';
 import type { KeyRow } from './key-store.js';
 
 /** Who a request comes from. */
@@ -68,13 +68,12 @@ export class KeyDirectory {
    * with OncepayError `unavailable` when too many wait, and with whatever the query throws.
    */
   find(key: string): AuthenticatedClient | Promise<AuthenticatedClient | null> {
-    const hash = hashApiKey(key);
-    const name = hash.toString('base64');
+    const name = apiKeyHashName(key);
     const entry = this.entries.get(name);
     const now = this.now();
-    if (entry === undefined || entry.valid_until <= now) return this.lookUp(name, hash);
+    if (entry === undefined || entry.valid_until <= now) return this.lookUp(name);
     // What comes of it is kept for the next; nobody waits for it, and nobody but them needs to hear of a failure.
-    if (entry.refresh_from <= now) this.lookUp(name, hash).catch(() => undefined);
+    if (entry.refresh_from <= now) this.lookUp(name).catch(() => undefined);
     return entry.client;
   }
 
@@ -84,7 +83,7 @@ export class KeyDirectory {
     this.entries.clear();
   }
 
-  private lookUp(name: string, hash: Buffer): Promise<AuthenticatedClient | null> {
+  private lookUp(name: string): Promise<AuthenticatedClient | null> {
     const asked = this.underWay?.generation === this.generation ? this.underWay.batch.get(name) : undefined;
     const known = asked ?? this.waiting.get(name);
     if (known !== undefined) return known.promise;
@@ -95,7 +94,7 @@ export class KeyDirectory {
       return Promise.reject(problem);
     }
     const { promise, resolve, reject } = promiseWithResolvers<AuthenticatedClient | null>();
-    this.waiting.set(name, { hash, promise, resolve, reject });
+    this.waiting.set(name, { hash: Buffer.from(name, 'base64'), promise, resolve, reject });
     if (!this.asking) void this.askInTurns();
     return promise;
   }
