@@ -25,8 +25,8 @@ export interface ServiceProcess {
 }
 
 export interface ServiceOptions {
-  /** Its whole environment, beside PATH and what is defaulted below. */
-  readonly env: Readonly<Record<string, string>>;
+  /** Its whole environment, beside PATH and what is defaulted below; undefined takes a default away. */
+  readonly env: Readonly<Record<string, string | undefined>>;
   /** False: do not wait until it is ready (it may be meant to fail). */
   readonly wait?: boolean;
 }
