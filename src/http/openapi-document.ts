@@ -125,7 +125,11 @@ function responses(
     // Readiness documents its own 503.
     result[String(status)] ??= {
       description: codes.map((code) => `\`${code}\`: ${PROBLEMS[code].title}.`).join('\n\n'),
-      headers: headersOf(status, { limited, retry: codes.some((code) => PROBLEMS[code].retry === 'yes') }),
+      headers: headersOf(status, {
+        limited,
+        retry: codes.some((code) => PROBLEMS[code].retry === 'yes'),
+        own: codes.some(ofAStandingKey) ? ['Idempotency-Key-Expires', 'Idempotent-Replayed', 'Link'] : [],
+      }),
       content: {
         'application/problem+json': {
           schema: problem,
@@ -135,6 +139,11 @@ function responses(
     };
   }
   return result;
+}
+
+/** Refusals that are about a key that is known, or that are stored under it and replayed. */
+function ofAStandingKey(code: ErrorCode): boolean {
+  return code.startsWith('idempotency_key_') && PROBLEMS[code].status === 409;
 }
 
 function content({ schema, text_types = [], examples: own }: DocumentedAnswer, schemas: SchemaComponents): Json {

@@ -19,6 +19,10 @@ export const HEADERS: Readonly<Record<string, Record<string, unknown>>> = {
     description: '`true`: this is the stored answer of an earlier request with the same key. Absent otherwise.',
     schema: { type: 'string', enum: ['true'] },
   },
+  Link: {
+    description: 'Where the key’s state can be read, with `rel="status"`.',
+    schema: { type: 'string', examples: ['</idempotency-keys/3f1c8a52-8a0e-4a5c-9d0a-0f6f1f0c9b11>; rel="status"'] },
+  },
   'Retry-After': {
     description: 'How many seconds to wait before sending the same request with the same key again.',
     schema: { type: 'integer', minimum: 1, examples: [1] },

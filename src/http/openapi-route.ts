@@ -5,7 +5,7 @@ import type { ErrorCode } from '../domain/errors.js';
 import './request.js';
 
 /** Answer headers that are described once, in openapi-headers.ts. */
-export type AnswerHeader = 'Location' | 'Idempotency-Key-Expires' | 'Idempotent-Replayed';
+export type AnswerHeader = 'Location' | 'Link' | 'Idempotency-Key-Expires' | 'Idempotent-Replayed';
 
 export interface DocumentedAnswer {
   readonly description: string;
