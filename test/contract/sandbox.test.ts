@@ -164,10 +164,23 @@ describe('the sandbox adapter', () => {
     expect(await provider.retrieve(target('key-4'), { timeout_ms: 2_000 })).toMatchObject({ status: 'succeeded' });
   });
 
-  it('an expired authorization is failed, a refund taken back is failed', async () => {
-    await chargeBy(provider, 'key-5');
-    const [payment] = await simulator.payments('key-5');
-    const about = { provider_payment_id: payment?.id ?? '', amount_minor: 100n, currency: 'EUR', reason: null };
+  it('a capture or cancel that comes too late says what the charge has become', async () => {
+    const { provider_payment_id } = await chargeBy(provider, 'key-6');
+    const about = { provider_payment_id, metadata: metadata('key-6'), currency: 'EUR', amount_minor: 1n };
+    const became = { status: 'succeeded', amount_captured_minor: 1000n };
+    expect(await provider.capture(about, call('capture-6'))).toMatchObject(became);
+    expect(await provider.cancel(about, call('cancel-6'))).toMatchObject(became);
+    const failed = await chargeBy(provider, 'key-7', 'pm_decline_card_declined');
+    const other = { ...about, provider_payment_id: failed.provider_payment_id };
+    const error = await provider.capture(other, call('capture-7')).catch(kindAndReason);
+    expect(error).toEqual(['refused', 'invalid_state']);
+    await provider.cancel(other, call('cancel-7'));
+    expect(await provider.capture(other, call('capture-8'))).toMatchObject({ status: 'canceled', closed: true });
+  });
+
+  it('a refund that is taken back is failed', async () => {
+    const { provider_payment_id } = await chargeBy(provider, 'key-5');
+    const about = { provider_payment_id, amount_minor: 100n, currency: 'EUR', reason: null };
     const fact = await provider.refund({ ...about, metadata: metadata('ref-5') }, call('ref-5'));
     await simulator.refundStatus(fact.provider_refund_id, 'failed');
     const refund = { ...target('ref-5'), kind: 'refund' as const };
