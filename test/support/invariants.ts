@@ -23,8 +23,10 @@ export async function checkInvariants(system: TestSystem): Promise<void> {
 
 /** At the provider: one movement per operation, at most one charge per payment, none that we deny. */
 async function checkMoney(system: TestSystem): Promise<void> {
-  const taken = (await system.simulator.movements()).filter(
-    ({ kind }) => kind === 'charge' || kind === 'authorization',
+  const movements = await system.simulator.movements();
+  const released = new Set(movements.filter(({ kind }) => kind === 'cancel').map(({ payment_id }) => payment_id));
+  const taken = movements.filter(
+    ({ kind, payment_id }) => kind === 'charge' || (kind === 'authorization' && !released.has(payment_id)),
   );
   const byReference = groupBy(taken, ({ reference }) => reference ?? '');
   for (const [reference, movements] of byReference) {
