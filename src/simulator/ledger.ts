@@ -52,10 +52,12 @@ export class Ledger {
 
   /**
    * Resolves when all that was appended so far is on disk.
-   * @throws Error for ever after a failed write: what is in memory is then ahead of the file, and must not be told.
+   * @throws Error for ever after a failed write, and once it is closed: what is in memory may then be ahead of the file,
+   * and must not be told.
    */
   async synced(): Promise<void> {
     if (this.#failure) throw this.#failure;
+    if (this.#closed) throw new Error('the ledger is closed');
     if (!this.#running) return;
     await new Promise<void>((resolve, reject) => this.#waiters.push({ resolve, reject }));
   }

@@ -30,6 +30,7 @@ export class WebhookSender {
   readonly #agent: http.Agent;
   readonly #waiting: (() => void)[] = [];
   #active = 0;
+  #isClosed = false;
 
   /** @throws Error where the address or the secret can't be used. */
   constructor(
@@ -66,6 +67,7 @@ export class WebhookSender {
   }
 
   close(): void {
+    this.#isClosed = true;
     this.#agent.destroy();
   }
 
@@ -95,6 +97,7 @@ export class WebhookSender {
   }
 
   async #post(event_id: string, body: string, sent_at: Date): Promise<DeliveryResult> {
+    if (this.#isClosed) return 'no_answer';
     const bytes = Buffer.from(body);
     const headers = {
       'content-type': 'application/json',
