@@ -1,5 +1,6 @@
 import { expect } from 'vitest';
 import { keyHash } from '../../src/domain/command-hash.js';
+import type { Movement } from '../../src/simulator/records.js';
 import type { TestSystem } from './app.js';
 
 interface OperationRow {
@@ -23,11 +24,7 @@ export async function checkInvariants(system: TestSystem): Promise<void> {
 
 /** At the provider: one movement per operation, at most one charge per payment, none that we deny. */
 async function checkMoney(system: TestSystem): Promise<void> {
-  const movements = await system.simulator.movements();
-  const released = new Set(movements.filter(({ kind }) => kind === 'cancel').map(({ payment_id }) => payment_id));
-  const taken = movements.filter(
-    ({ kind, payment_id }) => kind === 'charge' || (kind === 'authorization' && !released.has(payment_id)),
-  );
+  const taken = await heldOrTaken(system);
   const byReference = groupBy(taken, ({ reference }) => reference ?? '');
   for (const [reference, movements] of byReference) {
     expect(movements, `movements of ${reference}`).toHaveLength(1);
@@ -46,6 +43,22 @@ async function checkMoney(system: TestSystem): Promise<void> {
       expect(byReference.has(operation.provider_key), `operation ${operation.id} is ${operation.status}`).toBe(isTaken);
     }
   }
+}
+
+/** Charges, and authorizations that still hold money: one that was canceled or has expired takes nothing. */
+async function heldOrTaken(system: TestSystem): Promise<Movement[]> {
+  const movements = await system.simulator.movements();
+  const isOver = async ({ kind, reference }: Movement): Promise<boolean> => {
+    if (kind !== 'authorization') return false;
+    const payments = await system.simulator.payments(reference ?? '');
+    return payments.every(({ status }) => status === 'canceled' || status === 'failed');
+  };
+  const taken: Movement[] = [];
+  for (const movement of movements) {
+    if (movement.kind !== 'charge' && movement.kind !== 'authorization') continue;
+    if (!(await isOver(movement))) taken.push(movement);
+  }
+  return taken;
 }
 
 /** One key, one operation at most; stored answers are whole and say what they said. */
