@@ -33,6 +33,8 @@ export async function swaggerPages(scope: FastifyInstance): Promise<void> {
     routePrefix: '/docs',
     theme: { title: 'Oncepay API' },
     uiConfig: {
+      // Without the bar at the top: it leads to other documents, and its logo needs an inline style.
+      layout: 'BaseLayout',
       deepLinking: true,
       defaultModelsExpandDepth: 0,
       displayRequestDuration: true,

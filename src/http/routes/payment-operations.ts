@@ -4,6 +4,7 @@ import { CancelRequest, CaptureRequest, Payment, Refund, RefundRequest } from '.
 import type { PaymentsContext } from '../../payments/context.js';
 import { followUp } from '../../payments/follow-up.js';
 import { sendAnswer } from '../standing-answer.js';
+import { CAPTURE_EXAMPLES, REFUND_EXAMPLES } from '../openapi-examples.js';
 import { documented } from '../openapi-route.js';
 import { clientOf } from '../request.js';
 import { findPayment, PAYMENT_ID } from './payments.js';
@@ -35,6 +36,7 @@ export async function paymentOperationRoutes(
           tag: 'Payments',
           path_parameters: PAYMENT_ID,
           body: CaptureRequest,
+          body_examples: CAPTURE_EXAMPLES,
           body_required: false,
           idempotent: true,
           answers: paymentAnswers('Captured: the payment.'),
@@ -82,6 +84,7 @@ export async function paymentOperationRoutes(
           tag: 'Refunds',
           path_parameters: PAYMENT_ID,
           body: RefundRequest,
+          body_examples: REFUND_EXAMPLES,
           idempotent: true,
           answers: REFUND_ANSWERS,
           problems: ['not_found', 'card_number_rejected', 'invalid_payment_state', 'amount_exceeds_remaining'],

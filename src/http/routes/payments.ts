@@ -9,6 +9,7 @@ import type { PaymentsContext } from '../../payments/context.js';
 import { readPayment } from '../../store/payments.js';
 import type { AuthenticatedClient } from '../../clients/directory.js';
 import { sendAnswer } from '../standing-answer.js';
+import { CHARGED_EXAMPLES, CHARGE_EXAMPLES } from '../openapi-examples.js';
 import { documented } from '../openapi-route.js';
 import { clientOf, parseId } from '../request.js';
 
@@ -29,6 +30,7 @@ export async function paymentRoutes(app: FastifyInstance, { payments }: { paymen
           operation_id: 'createCharge',
           tag: 'Payments',
           body: ChargeRequest,
+          body_examples: CHARGE_EXAMPLES,
           idempotent: true,
           answers: CHARGE_ANSWERS,
           problems: ['card_number_rejected', 'external_payment_id_taken', 'operation_in_progress'],
@@ -90,6 +92,7 @@ const CHARGE_ANSWERS = {
       'Charged, authorized, declined, or waiting for the customer: see `status`. This answer is final for its key.',
     schema: Payment,
     headers: ['Location', 'Idempotency-Key-Expires', 'Idempotent-Replayed'],
+    examples: CHARGED_EXAMPLES,
   },
   200: {
     description: 'A payment of this `external_payment_id` existed already, made by the same command under another key.',
