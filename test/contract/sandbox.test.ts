@@ -1,12 +1,13 @@
 import { createHmac } from 'node:crypto';
 import { createServer, type RequestListener } from 'node:http';
 import type { AddressInfo } from 'node:net';
-import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { Webhook } from 'standardwebhooks';
 import { FAILURE_CODES } from '../../src/domain/payment.js';
 import { type PaymentProvider, ProviderError } from '../../src/providers/provider.js';
 import { createSandboxProvider } from '../../src/providers/sandbox/index.js';
 import { newWebhookSecret, startSimulatorInside, type SimulatorControl } from '../support/simulator.js';
+import { eventually } from '../support/simulator-api.js';
 import { type AdapterHarness, describeAdapterContract, type Fault, type WebhookOptions } from './adapter-contract.js';
 
 const [newest, older, foreign] = [newWebhookSecret(), newWebhookSecret(), newWebhookSecret()];
@@ -147,14 +148,14 @@ describe('the sandbox adapter', () => {
       closed: false,
     });
     const told = () => provider.retrieve(target('key-2'), { timeout_ms: 2_000 });
-    await vi.waitFor(async () => expect(await told()).toMatchObject({ status: 'succeeded', failure: null }));
+    await eventually(async () => expect(await told()).toMatchObject({ status: 'succeeded', failure: null }));
   });
 
   it('a lagging look-up says not_found, as any look-up that has nothing to show', async () => {
-    await chargeBy(provider, 'key-3', 'pm_lookup_lag_150');
+    await chargeBy(provider, 'key-3', 'pm_lookup_lag_1000');
     const told = () => provider.retrieve(target('key-3'), { timeout_ms: 2_000 });
     expect(await told()).toBe('not_found');
-    await vi.waitFor(async () => expect(await told()).toMatchObject({ status: 'succeeded' }));
+    await eventually(async () => expect(await told()).toMatchObject({ status: 'succeeded' }));
   });
 
   it('of several charges under one reference, it shows the one that took the money', async () => {

@@ -1,4 +1,5 @@
 import { randomUUID } from 'node:crypto';
+import { vi } from 'vitest';
 import type { SimulatorPayment, SimulatorRefund } from './simulator.js';
 
 export interface ApiAnswer {
@@ -13,6 +14,11 @@ type Got = Partial<SimulatorPayment> & {
   readonly data?: readonly SimulatorRefund[];
   readonly error?: { readonly code: string };
 };
+
+/** Waits until the check passes; how long it may take leaves room for a slow machine. */
+export async function eventually(check: () => unknown): Promise<void> {
+  await vi.waitFor(check, { timeout: 10_000, interval: 20 });
+}
 
 /** Speaks the simulator's API as a service does, without any of our adapter. */
 export class SimulatorApi {

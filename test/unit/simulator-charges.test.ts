@@ -1,7 +1,7 @@
-import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { FAILURE_CODES } from '../../src/domain/payment.js';
 import { startSimulatorInside, type SimulatorControl } from '../support/simulator.js';
-import { SimulatorApi } from '../support/simulator-api.js';
+import { eventually, SimulatorApi } from '../support/simulator-api.js';
 
 type Failed = { error: { code: string } };
 
@@ -58,8 +58,8 @@ describe('a charge at the simulator', () => {
 
   it('is refused under its key with other parameters, before and after its end', async () => {
     const reference = api.newReference();
-    const slow = api.charge(reference, { payment_method: 'pm_slow_150' });
-    await vi.waitFor(async () => expect(await answersOf(reference)).toEqual([null]));
+    const slow = api.charge(reference, { payment_method: 'pm_slow_900' });
+    await eventually(async () => expect(await answersOf(reference)).toEqual([null]));
     expect(await api.charge(reference, { amount_minor: 999 })).toMatchObject({
       status: 422,
       code: 'key_parameters_mismatch',
@@ -151,9 +151,9 @@ describe('a charge that waits for the customer', () => {
 describe('a charge that is slow or asynchronous', () => {
   it('pm_slow: its key is in use until it commits, once', async () => {
     const reference = api.newReference();
-    const more = { payment_method: 'pm_slow_150' };
+    const more = { payment_method: 'pm_slow_900' };
     const first = api.charge(reference, more);
-    await vi.waitFor(async () => expect(await answersOf(reference)).toEqual([null]));
+    await eventually(async () => expect(await answersOf(reference)).toEqual([null]));
     expect(await api.charge(reference, more)).toMatchObject({ status: 409, code: 'key_in_use' });
     expect(await simulator.payments(reference)).toEqual([]);
     expect(await first).toMatchObject({ status: 201 });
@@ -163,23 +163,23 @@ describe('a charge that is slow or asynchronous', () => {
   it('pm_slow: a caller that gives up changes nothing', async () => {
     const reference = api.newReference();
     expect(await api.charge(reference, { payment_method: 'pm_slow_100' }, 30)).toBe('no_answer');
-    await vi.waitFor(async () => expect(await movementsOf(reference)).toHaveLength(1));
-    await vi.waitFor(async () => expect(await answersOf(reference)).toEqual(['silent']));
+    await eventually(async () => expect(await movementsOf(reference)).toHaveLength(1));
+    await eventually(async () => expect(await answersOf(reference)).toEqual(['silent']));
   });
 
   it('pm_slow_answer: the money has moved before the answer', async () => {
     const reference = api.newReference();
-    const first = api.charge(reference, { payment_method: 'pm_slow_answer_300' });
-    await vi.waitFor(async () => expect(await movementsOf(reference)).toHaveLength(1));
+    const first = api.charge(reference, { payment_method: 'pm_slow_answer_1000' });
+    await eventually(async () => expect(await movementsOf(reference)).toHaveLength(1));
     expect((await simulator.calls({ reference, operation: 'charge' }))[0]?.answer).toBeNull();
     expect(await first).toMatchObject({ status: 201 });
   });
 
   it('pm_lookup_lag: only the look-up by reference lags', async () => {
-    const payment = await api.charged({ payment_method: 'pm_lookup_lag_200' });
+    const payment = await api.charged({ payment_method: 'pm_lookup_lag_1000' });
     expect(await simulator.payments(payment.reference)).toEqual([]);
     expect((await api.get(`/payments/${payment.id}`)).status).toBe(200);
-    await vi.waitFor(async () => expect(await simulator.payments(payment.reference)).toHaveLength(1));
+    await eventually(async () => expect(await simulator.payments(payment.reference)).toHaveLength(1));
   });
 
   it.each([
@@ -188,35 +188,35 @@ describe('a charge that is slow or asynchronous', () => {
   ])('%s: answers processing and becomes %s', async (payment_method, status, movements) => {
     const payment = await api.charged({ payment_method });
     expect(payment.status).toBe('processing');
-    await vi.waitFor(async () => expect(await api.payment(payment.id)).toMatchObject({ status }));
+    await eventually(async () => expect(await api.payment(payment.id)).toMatchObject({ status }));
     expect(await movementsOf(payment.reference)).toHaveLength(movements);
   });
 
   it('pm_async: can be completed at once, and then stays as it is', async () => {
-    const payment = await api.charged({ payment_method: 'pm_async_success_100' });
+    const payment = await api.charged({ payment_method: 'pm_async_success_900' });
     await simulator.complete(payment.id, 'failed');
-    const later = await api.charged({ payment_method: 'pm_async_success_150' });
-    await vi.waitFor(async () => expect(await api.payment(later.id)).toMatchObject({ status: 'succeeded' }));
+    const later = await api.charged({ payment_method: 'pm_async_success_1200' });
+    await eventually(async () => expect(await api.payment(later.id)).toMatchObject({ status: 'succeeded' }));
     expect(await api.payment(payment.id)).toMatchObject({ status: 'failed' });
   });
 
   it('pm_decline_then_succeed: fails, then succeeds by itself', async () => {
     const payment = await api.charged({ payment_method: 'pm_decline_then_succeed_80' });
     expect(payment).toMatchObject({ status: 'failed', failure_code: 'card_declined' });
-    await vi.waitFor(async () =>
+    await eventually(async () =>
       expect(await api.payment(payment.id)).toMatchObject({ status: 'succeeded', failure_code: null }),
     );
     expect(await movementsOf(payment.reference)).toHaveLength(1);
   });
 
   it('pm_decline_then_succeed: never succeeds once it is canceled, and that moves nothing', async () => {
-    const payment = await api.charged({ payment_method: 'pm_decline_then_succeed_100' });
+    const payment = await api.charged({ payment_method: 'pm_decline_then_succeed_900' });
     expect(await api.post(`/payments/${payment.id}/cancel`, 'close-1', {})).toMatchObject({
       status: 200,
       payment: { status: 'canceled' },
     });
-    const later = await api.charged({ payment_method: 'pm_async_success_150' });
-    await vi.waitFor(async () => expect(await api.payment(later.id)).toMatchObject({ status: 'succeeded' }));
+    const later = await api.charged({ payment_method: 'pm_async_success_1200' });
+    await eventually(async () => expect(await api.payment(later.id)).toMatchObject({ status: 'succeeded' }));
     expect(await api.payment(payment.id)).toMatchObject({ status: 'canceled' });
     expect(await simulator.movements({ payment_id: payment.id })).toEqual([]);
   });
@@ -251,11 +251,11 @@ describe('a charge whose answer is lost', () => {
 
   it('pm_late_commit: nobody sees it until it commits, and its key is in use', async () => {
     const reference = api.newReference();
-    const more = { payment_method: 'pm_late_commit_200' };
+    const more = { payment_method: 'pm_late_commit_1000' };
     expect(await api.charge(reference, more)).toBe('no_answer');
     expect(await simulator.payments(reference)).toEqual([]);
     expect(await api.charge(reference, more)).toMatchObject({ status: 409, code: 'key_in_use' });
-    await vi.waitFor(async () => expect(await movementsOf(reference)).toHaveLength(1));
+    await eventually(async () => expect(await movementsOf(reference)).toHaveLength(1));
     expect(await api.charge(reference, more)).toMatchObject({ status: 201, isReplay: true });
     expect(await movementsOf(reference)).toHaveLength(1);
   });
@@ -274,10 +274,10 @@ describe('a charge whose answer is lost', () => {
 
   it('takes several words at once', async () => {
     const reference = api.newReference();
-    const more = { payment_method: 'pm_commit_then_reset+pm_lookup_lag_100+pm_decline_card_declined' };
+    const more = { payment_method: 'pm_commit_then_reset+pm_lookup_lag_1000+pm_decline_card_declined' };
     expect(await api.charge(reference, more)).toBe('no_answer');
     expect(await simulator.payments(reference)).toEqual([]);
-    await vi.waitFor(async () => expect(await simulator.payments(reference)).toMatchObject([{ status: 'failed' }]));
+    await eventually(async () => expect(await simulator.payments(reference)).toMatchObject([{ status: 'failed' }]));
   });
 
   it('takes another amount or currency than asked, where it is told to', async () => {

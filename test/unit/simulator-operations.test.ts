@@ -1,6 +1,6 @@
-import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { startSimulatorInside, type SimulatorControl } from '../support/simulator.js';
-import { SimulatorApi } from '../support/simulator-api.js';
+import { eventually, SimulatorApi } from '../support/simulator-api.js';
 
 let simulator: SimulatorControl & { stop(): Promise<void> };
 let api: SimulatorApi;
@@ -133,10 +133,10 @@ describe('the behaviour of the next operation', () => {
     const { id } = await authorized();
     await simulator.next(id, 'capture', 'pm_commit_then_reset');
     expect(await capture(id, `cap-${id}`)).toBe('no_answer');
-    await simulator.next(id, 'refund', 'pm_late_commit_80');
+    await simulator.next(id, 'refund', 'pm_late_commit_900');
     expect(await refund(id, `ref-${id}`, 400)).toBe('no_answer');
     expect(await refund(id, `ref-${id}`, 400)).toMatchObject({ code: 'key_in_use' });
-    await vi.waitFor(async () =>
+    await eventually(async () =>
       expect(await kindsOf(id)).toEqual(['authorization 1000', 'capture 1000', 'refund 400']),
     );
     const other = await authorized();
@@ -147,10 +147,10 @@ describe('the behaviour of the next operation', () => {
 
   it('can make a refund asynchronous: its amount is held until it ends', async () => {
     const { id } = await api.charged();
-    await simulator.next(id, 'refund', 'pm_async_failure_100');
+    await simulator.next(id, 'refund', 'pm_async_failure_900');
     expect(await refund(id, `a-${id}`, 700)).toMatchObject({ status: 201, payment: { status: 'processing' } });
     expect(await refund(id, `b-${id}`, 400)).toMatchObject({ status: 400, code: 'amount_exceeds_remaining' });
-    await vi.waitFor(async () => {
+    await eventually(async () => {
       expect((await api.get(`/refunds?reference=a-${id}`)).body.data).toMatchObject([
         { status: 'failed', failure_code: 'processing_error' },
       ]);
@@ -163,7 +163,7 @@ describe('the behaviour of the next operation', () => {
     const { id } = await api.charged();
     await simulator.next(id, 'refund', 'pm_decline_then_succeed_60+pm_lookup_lag_1');
     expect(await refund(id, `a-${id}`, 700)).toMatchObject({ status: 201, payment: { status: 'failed' } });
-    await vi.waitFor(async () => expect(await kindsOf(id)).toEqual(['charge 1000', 'refund 700']));
+    await eventually(async () => expect(await kindsOf(id)).toEqual(['charge 1000', 'refund 700']));
   });
 
   it('can make a capture or cancel asynchronous', async () => {
@@ -172,11 +172,11 @@ describe('the behaviour of the next operation', () => {
     expect(await capture(first.id, `cap-${first.id}`, { amount_minor: 10 })).toMatchObject({
       payment: { status: 'processing' },
     });
-    await vi.waitFor(async () => expect(await kindsOf(first.id)).toEqual(['authorization 1000', 'capture 10']));
+    await eventually(async () => expect(await kindsOf(first.id)).toEqual(['authorization 1000', 'capture 10']));
     const second = await authorized();
     await simulator.next(second.id, 'cancel', 'pm_async_success_50');
     expect(await cancel(second.id, `can-${second.id}`)).toMatchObject({ payment: { status: 'processing' } });
-    await vi.waitFor(async () => expect(await kindsOf(second.id)).toEqual(['authorization 1000', 'cancel 1000']));
+    await eventually(async () => expect(await kindsOf(second.id)).toEqual(['authorization 1000', 'cancel 1000']));
   });
 
   it('must be one that the operation can have', async () => {

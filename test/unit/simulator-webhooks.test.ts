@@ -1,6 +1,6 @@
-import { afterEach, beforeEach, expect, it, vi } from 'vitest';
+import { afterEach, beforeEach, expect, it } from 'vitest';
 import { newWebhookSecret, startSimulatorInside, type SimulatorControl } from '../support/simulator.js';
-import { SimulatorApi } from '../support/simulator-api.js';
+import { eventually, SimulatorApi } from '../support/simulator-api.js';
 import { startWebhookReceiver, type WebhookReceiver } from '../support/webhook-receiver.js';
 
 let simulator: SimulatorControl & { stop(): Promise<void> };
@@ -18,7 +18,7 @@ afterEach(async () => {
 });
 
 const types = () => receiver.received.map((event) => event.type);
-const arrived = (...expected: string[]) => vi.waitFor(() => expect(types().sort()).toEqual(expected.sort()));
+const arrived = (...expected: string[]) => eventually(() => expect(types().sort()).toEqual(expected.sort()));
 
 it('tells of every change, signed by the scheme', async () => {
   const { id, reference } = await api.charged({ capture: 'manual' });
@@ -50,9 +50,9 @@ it('tells of open actions, declines, cancels and what is asynchronous', async ()
 it('sends again until it is answered 2xx, with the same id and body', async () => {
   receiver.answerNext(503, 0, 500, 204);
   await api.charged();
-  await vi.waitFor(() => expect(receiver.received).toHaveLength(3), { timeout: 10_000 });
+  await eventually(() => expect(receiver.received).toHaveLength(3));
   expect(new Set(receiver.received.map((event) => `${event.id} ${JSON.stringify(event.body)}`)).size).toBe(1);
-  await vi.waitFor(async () => expect(await simulator.events()).toMatchObject([{ is_delivered: true }]));
+  await eventually(async () => expect(await simulator.events()).toMatchObject([{ is_delivered: true }]));
 });
 
 it('pm_webhook_first: the event is delivered before the answer', async () => {
@@ -67,25 +67,25 @@ it('pm_webhook_first: the event is delivered before the answer', async () => {
 
 it('pm_webhook_duplicates: one event several times, and its twin under another id', async () => {
   await api.charged({ payment_method: 'pm_webhook_duplicates' });
-  await vi.waitFor(() => expect(receiver.received).toHaveLength(6));
+  await eventually(() => expect(receiver.received).toHaveLength(6));
   expect(new Set(receiver.received.map((event) => event.id)).size).toBe(2);
   expect(new Set(receiver.received.map((event) => JSON.stringify(event.body))).size).toBe(1);
 });
 
 it('pm_webhook_reordered: older news comes after newer', async () => {
   const { id } = await api.charged({ payment_method: 'pm_webhook_reordered' });
-  await vi.waitFor(() => expect(types()).toEqual(['payment.succeeded', 'payment.failed', 'payment.requires_action']));
+  await eventually(() => expect(types()).toEqual(['payment.succeeded', 'payment.failed', 'payment.requires_action']));
   const times = receiver.received.map((event) => Date.parse(event.body.timestamp));
   expect(times[1]).toBeLessThan(times[0]!);
   await simulator.next(id, 'refund', 'pm_webhook_reordered');
   await api.post(`/payments/${id}/refunds`, 'refund', { amount_minor: 100, reference: 'refund' });
-  await vi.waitFor(() => expect(types().slice(3)).toEqual(['refund.succeeded', 'payment.succeeded']));
+  await eventually(() => expect(types().slice(3)).toEqual(['refund.succeeded', 'payment.succeeded']));
   expect(receiver.received[4]?.body.data.payment.amount_refunded_minor).toBe(0);
 });
 
 it('sends an event again on request, and any body that a test wants', async () => {
   await api.charged();
-  await vi.waitFor(() => expect(receiver.received).toHaveLength(1));
+  await eventually(() => expect(receiver.received).toHaveLength(1));
   expect(await simulator.resend(receiver.received[0]!.id, 20)).toEqual(Array(20).fill(200));
   expect(new Set(receiver.received.map((event) => event.id)).size).toBe(1);
   const emitted = await simulator.emit({ type: 'payment.unheard_of', timestamp: 'x', data: {} }, { event_id: 'mine' });
