@@ -1,3 +1,4 @@
+import { existsSync } from 'node:fs';
 import { hostname, userInfo } from 'node:os';
 import { setTimeout as delay } from 'node:timers/promises';
 import { ConfigError, parseConfig } from '../config.js';
@@ -8,6 +9,9 @@ import { isRefusal, parseCommand, USAGE, UsageError } from './command.js';
 import { KEY_CACHE_TTL_MS } from './directory.js';
 import { findDatabase, NoDatabaseError } from './find-database.js';
 
+/** As the service reads it: what the environment has wins. */
+const ENV_FILE = '.env';
+
 /** `npm run clients -- …`: clients and their keys (docs/clients.md). Ends with 2 for what it does not understand. */
 async function main(args: readonly string[]): Promise<number> {
   if (args.length === 0 || args.includes('--help') || args.includes('-h') || args[0] === 'help') {
@@ -15,6 +19,7 @@ async function main(args: readonly string[]): Promise<number> {
     return args.length === 0 ? 2 : 0;
   }
   const run = parseCommand(args);
+  if (existsSync(ENV_FILE)) process.loadEnvFile(ENV_FILE);
   const database = await findDatabase(parseConfig(process.env), process.cwd());
   const pool = openPool(database.url, { pool_size: 1 });
   try {

@@ -1,3 +1,4 @@
+import type { Socket } from 'node:net';
 import type { FastifyPluginAsync } from 'fastify';
 import request from 'supertest';
 import { afterAll, afterEach, beforeAll, describe, expect, it, vi } from 'vitest';
@@ -63,6 +64,25 @@ describe('every answer', () => {
       code,
       request_id: answer.headers['request-id'],
     });
+  });
+
+  it('a request that does not arrive in time is a problem, and the connection ends', async () => {
+    const accepted = new Promise<Socket>((resolve) => shell.app.server.once('connection', resolve));
+    const connection = await RawConnection.open(shell.url);
+    connection.write('POST /things HTTP/1.1\r\nHost: x\r\n');
+    // What Node says of it after 15 seconds.
+    shell.app.server.emit(
+      'clientError',
+      Object.assign(new Error('late'), { code: 'ERR_HTTP_REQUEST_TIMEOUT' }),
+      await accepted,
+    );
+    const answer = await connection.answer();
+    expect(answer.status).toBe(408);
+    expect(JSON.parse(answer.body)).toMatchObject({
+      code: 'request_timeout',
+      request_id: answer.headers['request-id'],
+    });
+    await connection.end();
   });
 
   it('a NUL in the path reaches the route as text and breaks nothing', async () => {
