@@ -107,6 +107,8 @@ function fits(change: Change, operation: Operation, fact: ChargeFact): boolean {
 /** The provider holds (`authorized`) or has (`succeeded`) the money. */
 function applyTaken(change: Change, operation: Operation, fact: ChargeFact): void {
   const status = fact.status === 'succeeded' ? 'succeeded' : 'authorized';
+  // An older event: what was canceled or has expired holds no money any more. That money was *taken* is never ignored.
+  if (status === 'authorized' && operation.closed_at !== null) return;
   const other = change.operations.find(
     (o) => o.kind === 'charge' && o.id !== operation.id && (o.status === 'succeeded' || o.status === 'authorized'),
   );
@@ -156,7 +158,8 @@ function captured(change: Change, operation: Operation, fact: ChargeFact): void 
 function applyFailed(change: Change, operation: Operation, fact: ChargeFact): void {
   if (operation.status === 'succeeded' || operation.status === 'void') return;
   const failure = operation.status === 'authorized' ? AUTHORIZATION_EXPIRED : (fact.failure ?? CANCELED_AT_PROVIDER);
-  endCharge(change, operation, failure, fact.closed);
+  // An authorization that has ended does not come back.
+  endCharge(change, operation, failure, fact.closed || operation.status === 'authorized');
 }
 
 function applyCanceled(change: Change, operation: Operation): void {

@@ -1,0 +1,32 @@
+import { mkdirSync, readdirSync, readFileSync, writeFileSync } from 'node:fs';
+import { fileURLToPath } from 'node:url';
+
+/** One cell that held. */
+export interface CellReport {
+  readonly kind: string;
+  readonly step: string;
+  readonly recovery: string;
+  readonly instances: number;
+}
+
+/** Beyond the matrix: what else was broken, and held. */
+export interface FaultReport {
+  readonly fault: string;
+  readonly held: string;
+}
+
+export const REPORT_FOLDER = fileURLToPath(new URL('../../.cache/crash-matrix/', import.meta.url));
+
+/** Keeps what held; the run's end writes docs/crash-matrix.md of it (global-setup.ts). */
+export function report(entry: CellReport | FaultReport): void {
+  mkdirSync(REPORT_FOLDER, { recursive: true });
+  const name = `${process.pid}-${process.hrtime.bigint()}.json`;
+  writeFileSync(`${REPORT_FOLDER}${name}`, JSON.stringify(entry));
+}
+
+export function readReports(): (CellReport | FaultReport)[] {
+  mkdirSync(REPORT_FOLDER, { recursive: true });
+  return readdirSync(REPORT_FOLDER)
+    .sort()
+    .map((name) => JSON.parse(readFileSync(`${REPORT_FOLDER}${name}`, 'utf8')) as CellReport | FaultReport);
+}
