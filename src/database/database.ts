@@ -63,7 +63,12 @@ export function openPool(url: string, options: PoolOptions): pg.Pool {
     types: { getTypeParser },
     ...(options.settings === undefined ? {} : { options: startupOptions(options.settings) }),
   });
-  pool.on('error', (error) => options.onError?.(error));
+  pool.on('error', (error) => {
+    // pg hangs the whole client on it, with every statement's text: nothing for a log.
+    Reflect.deleteProperty(error, 'client');
+    // While the pool ends, the server may be the first to close.
+    if (!pool.ending) options.onError?.(error);
+  });
   // The pool listens only to connections that nobody holds. One that breaks while it is held rejects the statement under
   // way and also emits 'error', which without a listener would end the process.
   pool.on('connect', (client) => client.on('error', () => undefined));
