@@ -168,6 +168,10 @@ export async function answerOfNewOwner(ctx: PaymentsContext, lease: Lease, kind:
       retry_after_s: 1,
     });
   }
+  // Released after the lease was lost, then taken for something else.
+  if (!stored.command_hash.equals(lease.command_hash)) {
+    throw new OncepayError('idempotency_key_reused', 'This key stands for another command by now.');
+  }
   const location = locationOf(kind, stored.http_status, stored.payment_id, stored.operation_id);
   return { status: stored.http_status, body: stored.body, location, expires_at: stored.expires_at, replayed: false };
 }

@@ -114,7 +114,7 @@ export async function takeOverExpired(
            set lease_token = gen_random_uuid(), lease_until = clock_timestamp() + $2::int * interval '1 millisecond',
                attempts_started = r.attempts_started + 1
            from over where r.client_id = over.client_id and r.key = over.key
-           returning r.client_id, r.key, r.lease_token as token, r.payment_id, r.operation_id, r.kind`,
+           returning r.client_id, r.key, r.command_hash, r.lease_token as token, r.payment_id, r.operation_id, r.kind`,
     values: [limit, lease_ms],
   });
   return rows;

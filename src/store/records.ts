@@ -111,15 +111,22 @@ export async function endLease(connection: Connection, lease: Lease): Promise<vo
   });
 }
 
+/** A final answer with what it is about. */
+export interface KeptAnswer extends StoredAnswer {
+  readonly command_hash: Buffer;
+  readonly payment_id: string;
+  readonly operation_id: string;
+}
+
 /** The stored answer of a key, where there is one. */
 export async function readAnswer(
   connection: Connection,
   client_id: string,
   key: string,
-): Promise<(StoredAnswer & { readonly payment_id: string; readonly operation_id: string }) | undefined> {
-  const { rows } = await connection.query<StoredAnswer & { payment_id: string; operation_id: string }>({
+): Promise<KeptAnswer | undefined> {
+  const { rows } = await connection.query<KeptAnswer>({
     name: 'record_read_answer',
-    text: `select http_status, body, expires_at, payment_id, operation_id from idempotency_record where client_id = $1 and key = $2 and state = 'done'`,
+    text: `select http_status, body, expires_at, command_hash, payment_id, operation_id from idempotency_record where client_id = $1 and key = $2 and state = 'done'`,
     values: [client_id, key],
   });
   return rows[0];

@@ -18,6 +18,8 @@ export interface ReserveItem {
 export interface Lease {
   readonly client_id: string;
   readonly key: string;
+  /** Whoever loses the lease may find the key with another command: an answer to that one is none to this. */
+  readonly command_hash: Buffer;
   readonly token: string;
   readonly payment_id: string;
   readonly operation_id: string;
@@ -214,7 +216,8 @@ async function take(
     // Not ours: somebody was faster. It stays undecided here, and the next round looks again.
     if (!row) continue;
     const { payment_id, operation_id } = row;
-    const lease = { client_id: item.client_id, key: item.key, token: item.token, payment_id, operation_id };
+    const { client_id, key, command_hash, token } = item;
+    const lease = { client_id, key, command_hash, token, payment_id, operation_id };
     results.set(item.token, { type: 'reserved', lease, taken_over: row.resumed });
   }
 }
