@@ -66,6 +66,23 @@ describe('retrieve', () => {
     ).toMatchObject({ status: 'succeeded', amount_captured_minor: 1000n });
   });
 
+  it('of several charges under one reference, it tells the one that took the money', async () => {
+    const reference = 'twice';
+    const declined = chargeRequest(reference, { payment_method: 'pm_card_visa_chargeDeclined' });
+    await provider.charge(declined, { ...limit, provider_key: reference });
+    stripe.forgetKeys();
+    const paid = await provider.charge(chargeRequest(reference), { ...limit, provider_key: reference });
+    stripe.catchUpSearch();
+    expect(await provider.retrieve(target({ reference }), limit)).toEqual(paid);
+  });
+
+  it('what Search shows of another reference is not taken', async () => {
+    const { id } = await charged();
+    const body = { object: 'search_result', has_more: false, data: [stripe.objects.find(id)] };
+    stripe.next('GET /v1/payment_intents/search', { commits: false, then: { status: 200, body } });
+    expect(await provider.retrieve(target({ reference: 'mine' }), limit)).toBe('not_visible_yet');
+  });
+
   it('counts what was refunded', async () => {
     const { id } = await charged();
     stripe.objects.addRefund(stripe.objects.chargeOf(id), 250, {});

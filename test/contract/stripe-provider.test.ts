@@ -151,6 +151,53 @@ describe('charge', () => {
     expect(await provider.cancel(closing, call())).toMatchObject({ status: 'canceled', closed: true });
   });
 
+  it.each([
+    [
+      'was cancelled already',
+      { status: 'canceled', cancellation_reason: 'abandoned' },
+      { status: 'failed', closed: true },
+    ],
+    ['was paid meanwhile', { status: 'succeeded', amount_received: 1000 }, { status: 'succeeded', closed: false }],
+    ['is being processed', { status: 'processing' }, { status: 'processing', closed: false }],
+  ])('a decline whose intent %s is told as it is', async (_, state, expected) => {
+    const options = call();
+    const error = { type: 'card_error', code: 'card_declined', message: 'No.' };
+    const intent = { id: 'pi_1', object: 'payment_intent', amount: 1000, currency: 'usd', last_payment_error: error };
+    stripe.next('POST /v1/payment_intents/pi_', {
+      commits: false,
+      then: problem(400, {
+        type: 'invalid_request_error',
+        code: 'payment_intent_unexpected_state',
+        payment_intent: { ...intent, ...state },
+      }),
+    });
+    const request = chargeRequest(options.provider_key, { payment_method: 'pm_card_visa_chargeDeclined' });
+    expect(await provider.charge(request, options)).toMatchObject(expected);
+  });
+
+  it('a refusal that left an intent behind is an outcome, and the intent is cancelled', async () => {
+    const id = await authorized();
+    const intent = stripe.objects.find(id);
+    Object.assign(intent ?? {}, { status: 'requires_confirmation' });
+    const options = call();
+    stripe.next('POST /v1/payment_intents', {
+      commits: false,
+      then: problem(400, {
+        type: 'invalid_request_error',
+        code: 'payment_intent_incompatible_payment_method',
+        message: 'The payment method can’t be used here.',
+        payment_intent: intent,
+      }),
+    });
+    expect(await provider.charge(chargeRequest(options.provider_key), options)).toMatchObject({
+      status: 'failed',
+      provider_payment_id: id,
+      failure: { code: 'payment_method_invalid' },
+      closed: true,
+    });
+    expect(intent).toMatchObject({ status: 'canceled', cancellation_reason: 'abandoned' });
+  });
+
   it.each<[string, Partial<ChargeRequest>, string]>([
     ['no payment method', { payment_method: null }, 'payment_method_invalid'],
     ['an unknown payment method', { payment_method: 'pm_nonsense' }, 'payment_method_invalid'],
@@ -184,6 +231,7 @@ describe('what an error means', () => {
       'locked',
     ],
     ['409', problem(409, { type: 'idempotency_error', code: 'idempotency_key_in_use' }), 'unknown', 'key_in_use'],
+    ['409 of another kind', problem(409, { type: 'invalid_request_error' }), 'unknown', 'key_in_use'],
     ['500', problem(500, { type: 'api_error', message: 'oops' }), 'unknown', 'http_500'],
     ['503', problem(503, { type: 'api_error', message: 'oops' }), 'unknown', 'http_503'],
     [
@@ -383,6 +431,29 @@ describe('capture, cancel, refund', () => {
     expect(
       await provider.capture({ provider_payment_id: canceled, amount_minor: 600n, currency: 'USD', metadata }, call()),
     ).toMatchObject({ status: 'canceled', closed: true });
+  });
+
+  it('a refusal that does not say what the charge is leads to the question; without an answer it stays unknown', async () => {
+    const id = await authorized();
+    stripe.objects.captureIntent(id, {});
+    const request = {
+      provider_payment_id: id,
+      amount_minor: 1000n,
+      currency: 'USD',
+      metadata: chargeRequest('x').metadata,
+    };
+    const then = problem(400, { type: 'invalid_request_error', code: 'charge_already_captured', message: 'Already.' });
+    stripe.next(`POST /v1/payment_intents/${id}/capture`, { commits: false, then });
+    expect(await provider.capture(request, call())).toMatchObject({
+      status: 'succeeded',
+      amount_captured_minor: 1000n,
+    });
+    stripe.next(`POST /v1/payment_intents/${id}/capture`, { commits: false, then });
+    stripe.next(`GET /v1/payment_intents/${id}`, { commits: false, then: 'reset' });
+    expect(await providerErrorOf(provider.capture(request, call()))).toMatchObject({
+      kind: 'unknown',
+      reason: 'state_unknown',
+    });
   });
 
   it('cancels an authorization; again is the same; a succeeded charge is told as it is', async () => {

@@ -308,6 +308,11 @@ describe('other API versions', () => {
     });
   });
 
+  it('an event that does not say its mode is read', async () => {
+    const { intent } = await charged();
+    expect(heard('payment_intent.succeeded', intent, { livemode: undefined }).fact).not.toBeNull();
+  });
+
   it('never breaks on what it can’t read, whatever is missing or of another kind', async () => {
     const { intent, charge } = await charged();
     const refund = stripe.objects.addRefund(charge, 10, {});

@@ -41,9 +41,8 @@ export async function completeRefundEvent(
 }
 
 function isReleased(refund: RefundShape, charge: ChargeShape): boolean {
-  if (charge.captured !== true || refund.reason === 'expired_uncaptured_charge') return true;
-  const released = releasedOf(charge);
-  if (released === 0 || refund.amount !== released) return false;
+  if (charge.captured !== true) return true;
+  if (refund.amount !== releasedOf(charge)) return false;
   const captured_at_s = balanceTime(charge.balance_transaction);
   if (captured_at_s === undefined || typeof refund.created !== 'number') return false;
   return Math.abs(refund.created - captured_at_s) <= SAME_MOMENT_S;

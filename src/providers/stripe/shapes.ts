@@ -65,7 +65,6 @@ const refund = z.object({
   amount,
   currency: z.string(),
   created: z.number().nullish().catch(null),
-  reason: text,
   failure_reason: text,
   charge: anything,
   payment_intent: reference,
