@@ -163,7 +163,8 @@ function applyFailed(change: Change, operation: Operation, fact: ChargeFact): vo
 }
 
 function applyCanceled(change: Change, operation: Operation): void {
-  const cancel = pending(change, 'cancel');
+  // A superseded try that is closed, by us before paying again for instance, says nothing of the next one's cancel.
+  const cancel = isCurrent(change, operation) ? pending(change, 'cancel') : undefined;
   if (cancel) change.moveOperation(cancel.id, 'succeeded');
   if (operation.status === 'succeeded' || operation.status === 'void') return;
   const asked = change.operations.some((o) => o.kind === 'cancel' && o.status === 'succeeded');

@@ -126,11 +126,14 @@ export class Change {
     this.#changed.add(id);
   }
 
-  /** Moves an operation. Returns whether it moved; a move that is not allowed changes nothing. */
+  /**
+   * Moves an operation. Returns whether it moved; a move that is not allowed changes nothing. What moved has news, so that
+   * no operator needs to look at it any more.
+   */
   moveOperation(id: string, to: OperationStatus, fields: Partial<Omit<Operation, 'id' | 'status'>> = {}): boolean {
     const operation = this.operation(id);
     if (!canMoveOperation(operation.kind, operation.status, to)) return false;
-    this.#operations.set(id, { ...operation, ...fields, status: to, updated_at: this.now });
+    this.#operations.set(id, { ...operation, needs_review_at: null, ...fields, status: to, updated_at: this.now });
     this.#changed.add(id);
     if (operation.status === 'processing' && to !== 'processing') this.#decided.add(id);
     return true;
@@ -174,7 +177,8 @@ export class Change {
   }
 
   raise(kind: AnomalyKind, operation_id: string | null, detail: Readonly<Record<string, string>> = {}): void {
-    if (this.known_anomalies.has(anomalyId(kind, operation_id))) return;
+    const isKnown = this.anomalies.some((known) => known.kind === kind && known.operation_id === operation_id);
+    if (isKnown || this.known_anomalies.has(anomalyId(kind, operation_id))) return;
     const anomaly: Anomaly = { kind, operation_id, detail };
     this.anomalies.push(anomaly);
     this.publish('PaymentAnomalyDetected.v1', operation_id, anomaly);
