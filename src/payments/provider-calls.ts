@@ -126,10 +126,13 @@ async function call<Value extends Fact | string>(
 ): Promise<Call<Value>> {
   const started = performance.now();
   const at = new Date().toISOString();
-  const result = await run().then(
-    (value): CallResult<Value> => ({ type: 'value', value }),
-    (error: unknown): CallResult<Value> => ({ type: 'error', error: asProviderError(ctx, error) }),
-  );
+  // Started by a promise: what throws at once (no such provider, a defect) is an error like one that comes later.
+  const result = await Promise.resolve()
+    .then(run)
+    .then(
+      (value): CallResult<Value> => ({ type: 'value', value }),
+      (error: unknown): CallResult<Value> => ({ type: 'error', error: asProviderError(ctx, error) }),
+    );
   const duration_ms = Math.round(performance.now() - started);
   const outcome = describe(result);
   ctx.metrics.observeProviderCall(provider, name, outcome, duration_ms);
