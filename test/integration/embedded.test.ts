@@ -12,6 +12,7 @@ import {
   statSync,
   writeFileSync,
 } from 'node:fs';
+import { once } from 'node:events';
 import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
 import pg from 'pg';
@@ -162,12 +163,13 @@ test.runIf(on_linux)('a pid that another process has by now is not taken for a s
 });
 
 test.runIf(on_linux)('a zombie is not taken for a server', async () => {
-  // `exec` makes the parent a program that never collects its child.
-  const parent = spawn('/bin/sh', ['-c', 'true & echo $!; exec sleep 60'], { stdio: ['ignore', 'pipe', 'ignore'] });
+  // `exec` makes the parent a program that never collects its child, which ends when its input does.
+  const parent = spawn('/bin/sh', ['-c', 'cat <&0 & echo $!; exec sleep 60'], { stdio: ['pipe', 'pipe', 'ignore'] });
   helpers.push(parent);
-  const zombie = Number(
-    await new Promise<string>((resolve) => parent.stdout.once('data', (data: Buffer) => resolve(data.toString()))),
-  );
+  const [said] = (await once(parent.stdout, 'data')) as [Buffer];
+  const zombie = Number(said.toString());
+  await vi.waitUntil(() => readFileSync(`/proc/${String(parent.pid)}/comm`, 'utf8').startsWith('sleep'));
+  parent.stdin.end();
   await vi.waitUntil(() => readFileSync(`/proc/${zombie}/stat`, 'utf8').includes(') Z '));
   expect(isRunning(zombie)).toBe(false);
   await leaveBehind(zombie);
