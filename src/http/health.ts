@@ -11,38 +11,51 @@ export interface HealthOptions {
 /** How long readiness waits for the database before it says that it is away. */
 const DATABASE_ANSWER_MS = 2000;
 
-const Check = z.enum(['ok', 'unreachable', 'pending', 'draining']);
-type Check = z.infer<typeof Check>;
-
 const Health = z.strictObject({ status: z.enum(['ok']) }).meta({ id: 'Health', description: 'The process answers.' });
 const Readiness = z
   .strictObject({
     status: z.enum(['ok', 'unavailable']),
-    checks: z.strictObject({ database: Check, migrations: Check, shutdown: Check }),
+    checks: z.strictObject({
+      database: z.enum(['ok', 'unreachable']),
+      migrations: z.enum(['ok', 'pending', 'unknown']),
+      shutdown: z.enum(['ok', 'draining']),
+    }),
   })
   .meta({ id: 'Readiness', description: 'Whether the service can serve, and what is in the way.' });
+type Checks = z.infer<typeof Readiness>['checks'];
 
 /** `/health/live`: the process answers. `/health/ready`: it can serve, by database, migrations and draining. */
 export async function healthRoutes(app: FastifyInstance, { pool }: HealthOptions): Promise<void> {
-  // Migrations never become unapplied, so one look that finds none pending is enough.
-  let migrated = false;
+  const askDatabase = databaseCheck(pool);
 
   app.get('/health/live', { config: LIVE }, async (): Promise<z.infer<typeof Health>> => ({ status: 'ok' }));
 
   app.get('/health/ready', { config: READY }, async (request, reply) => {
-    const checks: z.infer<typeof Readiness>['checks'] = { database: 'ok', migrations: 'ok', shutdown: 'ok' };
-    if (app.isDraining()) checks.shutdown = 'draining';
-    try {
-      await withinLimit(pool.query('select 1'));
-      migrated ||= (await withinLimit(pendingMigrations(pool))).length === 0;
-      if (!migrated) checks.migrations = 'pending';
-    } catch (error) {
-      request.log.warn({ err: error }, 'not ready: the database does not answer');
-      checks.database = 'unreachable';
-    }
+    const { error, ...database } = await askDatabase();
+    if (error !== null) request.log.warn({ err: error }, 'not ready: the database does not answer');
+    const checks: Checks = { ...database, shutdown: app.isDraining() ? 'draining' : 'ok' };
     const ready = Object.values(checks).every((check) => check === 'ok');
     return reply.code(ready ? 200 : 503).send({ status: ready ? 'ok' : 'unavailable', checks });
   });
+}
+
+type DatabaseCheck = Omit<Checks, 'shutdown'> & { readonly error: unknown };
+
+/** Everybody may ask for readiness: those who ask at once share one look, so that it takes one connection at most. */
+function databaseCheck(pool: Pool): () => Promise<DatabaseCheck> {
+  // Migrations never become unapplied, so one look that finds none pending is enough.
+  let migrated = false;
+  let looking: Promise<DatabaseCheck> | null = null;
+  const look = async (): Promise<DatabaseCheck> => {
+    try {
+      await withinLimit(pool.query('select 1'));
+      migrated ||= (await withinLimit(pendingMigrations(pool))).length === 0;
+      return { database: 'ok', migrations: migrated ? 'ok' : 'pending', error: null };
+    } catch (error) {
+      return { database: 'unreachable', migrations: migrated ? 'ok' : 'unknown', error };
+    }
+  };
+  return () => (looking ??= look().finally(() => (looking = null)));
 }
 
 const LIVE = {

@@ -38,11 +38,6 @@ export function parseId(text: string): string | null {
   return UUID_V7.test(text) ? text.toLowerCase() : null;
 }
 
-/** Who may call a route, for those who register one: `{ config: requireScope('payments:read') }`. */
-export function requireScope(scope: Scope): { scope: Scope } {
-  return { scope };
-}
-
 /** @throws Error naming the routes that say neither who may call them nor that everybody may. */
 export function checkAccessDeclared(routes: readonly RouteOptions[]): void {
   const open = routes.filter(({ config }) => (config?.scope === undefined) === (config?.public === undefined));

@@ -194,11 +194,29 @@ describe('health', () => {
       .expect(200, { status: 'ok', checks: { database: 'ok', migrations: 'ok', shutdown: 'ok' } });
   });
 
+  it('takes one connection at most, however many ask', async () => {
+    shell = await startShell();
+    const { pool } = shell.database;
+    const busiest: number[] = [];
+    pool.on('acquire', () => busiest.push(pool.totalCount - pool.idleCount));
+    await Promise.all(
+      Array.from({ length: 20 }, () =>
+        request(shell?.url ?? '')
+          .get('/health/ready')
+          .expect(200),
+      ),
+    );
+    expect(Math.max(...busiest)).toBe(1);
+  });
+
   it('is alive but not ready while the database is away', async () => {
     shell = await startShell({ database_url: 'postgres://nobody@127.0.0.1:1/nothing' });
     await request(shell.url).get('/health/live').expect(200);
     const answer = await request(shell.url).get('/health/ready').expect(503);
-    expect(answer.body).toMatchObject({ status: 'unavailable', checks: { database: 'unreachable' } });
+    expect(answer.body).toEqual({
+      status: 'unavailable',
+      checks: { database: 'unreachable', migrations: 'unknown', shutdown: 'ok' },
+    });
     const { text } = await request(shell.url).get('/metrics').expect(200);
     expect(text).toContain('oncepay_backlog_known 0');
   });
