@@ -12,7 +12,6 @@ import { startEmbeddedPostgres, type EmbeddedPostgres } from './database/embedde
 import { migrate } from './database/migrate.js';
 import { keepSecret } from './database/secret-file.js';
 import { startJobs } from './jobs/index.js';
-import { startKafka } from './kafka/index.js';
 import type { Logger } from './logger.js';
 import { createMetrics } from './metrics.js';
 import { createPayments, type StepHook } from './payments/context.js';
@@ -119,6 +118,8 @@ async function startAll(config: Config, logger: Logger, closers: Closers, hooks:
   // Listening comes first: it fails where the port is taken, before any job has begun to work.
   await app.listen({ host: config.http.host, port: config.http.port });
   if (config.kafka_brokers !== null) {
+    // Loaded only where it is used: its client is an eighth of a second of every start.
+    const { startKafka } = await import('./kafka/index.js');
     const kafka = await startKafka({ ...dependencies, brokers: config.kafka_brokers });
     // Ended after requests and jobs, so that the events of the last ones go out.
     closers.add(() => kafka.stop());
