@@ -36,7 +36,8 @@ export function judgeSecondCharge(
   }
   const samePurpose = isSamePurpose(payment, command);
   if (payment.status === 'failed' && samePurpose) {
-    if (inFlight) return { type: 'busy' };
+    // Also a capture or cancel of an authorization that has expired meanwhile: one movement at a time.
+    if (operations.some(({ kind, status }) => kind !== 'refund' && status === 'processing')) return { type: 'busy' };
     return { type: 'pay_again', try_number: Math.max(...charges.map((charge) => charge.try_number)) + 1 };
   }
   if (inFlight && inFlight.try_number > 1 && samePurpose) return { type: 'busy' };
