@@ -1,8 +1,7 @@
 import type { FastifyInstance } from 'fastify';
 import { OncepayError } from '../../domain/errors.js';
 import type { PaymentsContext } from '../../payments/context.js';
-import { receiveEvent } from '../../payments/receive-event.js';
-import { InvalidSignature } from '../../providers/provider.js';
+import { receiveWebhook } from '../../payments/receive-webhook.js';
 import { useRawBodies } from '../body-parser.js';
 import { documented } from '../openapi-route.js';
 
@@ -33,14 +32,7 @@ export async function webhookRoutes(app: FastifyInstance, { payments }: { paymen
       const provider = payments.providers.get(request.params.provider);
       if (!provider) throw new OncepayError('not_found', 'There is no such provider here.');
       const body = Buffer.isBuffer(request.body) ? request.body : Buffer.alloc(0);
-      try {
-        const event = provider.parseWebhook(request.headers, body);
-        await receiveEvent(payments, provider.name, event);
-      } catch (error) {
-        if (!(error instanceof InvalidSignature)) throw error;
-        payments.metrics.countWebhook(provider.name, 'invalid_signature');
-        throw new OncepayError('unauthenticated', `The signature is not valid: ${error.message}`);
-      }
+      await receiveWebhook(payments, provider, request.headers, body);
       return reply.code(200).send();
     },
   );
