@@ -22,8 +22,7 @@ export async function replayEvents(
   let count = 0;
   for (let start = 0; start < ids.length; start += PAGE_ROWS) {
     const events = await readEvents(dependencies.pool, ids.slice(start, start + PAGE_ROWS));
-    // One by one where a page would be too large for a record batch is not needed: each was sent once already, and a
-    // page is split by partition. Large events go alone all the same.
+    // A record batch must fit the topic's limit; an event that is larger than our slice goes alone, as it once did.
     for (const batch of bySize(events)) {
       await dependencies.publisher.send(batch.map((event) => encodeEvent(event, dependencies.source)));
     }
@@ -51,22 +50,22 @@ function bySize<T extends { readonly data: string }>(events: readonly T[]): T[][
 
 export interface DeadLetterReplay {
   readonly replayed: number;
-  /** Other reasons than asked for, or without their value. They stay in the dead-letter topic, behind its offset. */
+  /** Of other reasons than asked for, or without their value. They are still there for a replay that asks for them. */
   readonly skipped: number;
 }
 
 /**
  * Puts the dead letters of a topic back into it, from where the last replay ended up to what is there now; what fails
  * again comes after that and is not taken up in the same run. An offset is committed only after its letter is back.
- * @param reasons only these; null: all
+ * @param reasons only these; null: all. Each choice of reasons has a group of its own, and so its own place in the topic
  */
 export async function replayDeadLetters(
   dependencies: { readonly kafka: Kafka; readonly publisher: Pick<Publisher, 'send'>; readonly logger: Logger },
   topic: string,
   reasons: ReadonlySet<string> | null,
-  group_id = `oncepay-dlq-replay-${topic}`,
 ): Promise<DeadLetterReplay> {
   const source = deadLetterTopic(topic);
+  const group_id = ['oncepay-dlq-replay', topic, ...[...(reasons ?? [])].sort()].join('-');
   const ends = await unreadUpTo(dependencies.kafka, source, group_id);
   const result = { replayed: 0, skipped: 0 };
   if (ends.size === 0) return result;

@@ -254,5 +254,12 @@ describe('the replay of dead letters', () => {
     expect(await replayDeadLetters(dependencies, topic, reasons)).toEqual({ replayed: 2, skipped: 1 });
     await vi.waitFor(() => expect(seen.sort()).toEqual(events.map(({ headers }) => headers.ce_id).sort()), SOON);
     expect(await replayDeadLetters(dependencies, topic, reasons)).toEqual({ replayed: 0, skipped: 0 });
+    // The third is still there for whoever asks for it, and ends where it was.
+    expect(await replayDeadLetters(dependencies, topic, new Set(['unknown_type']))).toEqual({
+      replayed: 1,
+      skipped: 2,
+    });
+    await dead.until((letters) => letters.length === 4);
+    expect(dead.received[3]!.headers.dlq_reason).toBe('unknown_type');
   });
 });
