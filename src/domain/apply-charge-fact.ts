@@ -65,6 +65,14 @@ function pending(change: Change, kind: 'capture' | 'cancel'): Operation | undefi
   return change.operations.find((operation) => operation.kind === kind && operation.status === 'processing');
 }
 
+/** Ends the capture or cancel that a charge's end tells of, where an operator had given it up: never silently. */
+function reviveGivenUp(change: Change, kind: 'capture' | 'cancel'): void {
+  const givenUp = change.operations.filter((o) => o.kind === kind && o.status === 'failed' && o.resolved_by !== null);
+  const latest = givenUp.at(-1);
+  if (!latest || !change.moveOperation(latest.id, 'succeeded', { failure: null })) return;
+  change.raise('late_success', latest.id, { resolved_by: latest.resolved_by ?? '' });
+}
+
 function applyProcessing(change: Change, operation: Operation): void {
   // The customer has acted and the provider works on it. A cancel in flight keeps its place: one movement at a time.
   if (operation.status !== 'requires_action' || pending(change, 'cancel')) return;
@@ -108,11 +116,21 @@ function fits(change: Change, operation: Operation, fact: ChargeFact): boolean {
 function applyTaken(change: Change, operation: Operation, fact: ChargeFact): void {
   const status = fact.status === 'succeeded' ? 'succeeded' : 'authorized';
   // An older event: what was canceled or has expired holds no money any more. That money was *taken* is never ignored.
-  if (status === 'authorized' && operation.closed_at !== null) return;
+  if (status === 'authorized' && isOver(operation)) return;
   const other = change.operations.find(
     (o) => o.kind === 'charge' && o.id !== operation.id && (o.status === 'succeeded' || o.status === 'authorized'),
   );
   const givenUpBy = operation.status === 'failed' ? operation.resolved_by : null;
+  const wasTaken = operation.status === 'succeeded' || operation.status === 'authorized';
+  if (
+    wasTaken &&
+    operation.provider_payment_id !== null &&
+    operation.provider_payment_id !== fact.provider_payment_id
+  ) {
+    // The provider forgot our key and took the money again under the same reference.
+    change.raise('paid_twice', operation.id, { other_provider_payment_id: fact.provider_payment_id });
+    return;
+  }
   const moved = change.moveOperation(operation.id, status, { failure: null, needs_review_at: null });
   if (moved && fact.amount_minor > operation.amount_minor) {
     change.raise('amount_mismatch', operation.id, {
@@ -126,7 +144,7 @@ function applyTaken(change: Change, operation: Operation, fact: ChargeFact): voi
     return;
   }
   if (moved && change.payment.status === 'canceled') change.raise('paid_after_cancel', operation.id);
-  if (status === 'succeeded') captured(change, operation, fact);
+  if (status === 'succeeded') captured(change, operation, fact, moved);
   change.movePayment(status, operation.id, {
     failure: null,
     next_action: null,
@@ -134,8 +152,14 @@ function applyTaken(change: Change, operation: Operation, fact: ChargeFact): voi
   });
 }
 
+/** An authorization that the provider ended does not come back. One that an operator gave up may. */
+function isOver({ status, closed_at, failure, resolved_by }: Operation): boolean {
+  if (status !== 'failed' || resolved_by !== null) return false;
+  return closed_at !== null || failure?.code === AUTHORIZATION_EXPIRED.code;
+}
+
 /** What was captured: by the charge itself, by our capture, or at the provider's own dashboard. */
-function captured(change: Change, operation: Operation, fact: ChargeFact): void {
+function captured(change: Change, operation: Operation, fact: ChargeFact, isNews: boolean): void {
   const capture = pending(change, 'capture');
   const asked = capture?.amount_minor ?? operation.amount_minor;
   if (fact.amount_captured_minor > asked && fact.amount_captured_minor !== change.payment.amount_captured_minor) {
@@ -147,6 +171,7 @@ function captured(change: Change, operation: Operation, fact: ChargeFact): void 
     change.raise('amount_mismatch', capture.id, { asked: String(asked), told: String(fact.amount_captured_minor) });
   }
   if (capture) change.moveOperation(capture.id, 'succeeded', { provider_payment_id: fact.provider_payment_id });
+  else if (isNews) reviveGivenUp(change, 'capture');
   const cancel = pending(change, 'cancel');
   if (cancel) change.moveOperation(cancel.id, 'failed', { failure: NOT_CANCELABLE });
   // Totals only grow: an older event must not take back what a later one told.
@@ -166,6 +191,7 @@ function applyCanceled(change: Change, operation: Operation): void {
   // A superseded try that is closed, by us before paying again for instance, says nothing of the next one's cancel.
   const cancel = isCurrent(change, operation) ? pending(change, 'cancel') : undefined;
   if (cancel) change.moveOperation(cancel.id, 'succeeded');
+  else if (operation.status === 'authorized' || operation.status === 'requires_action') reviveGivenUp(change, 'cancel');
   if (operation.status === 'succeeded' || operation.status === 'void') return;
   const asked = change.operations.some((o) => o.kind === 'cancel' && o.status === 'succeeded');
   const wasOpen = change.payment.status === 'authorized' || change.payment.status === 'requires_action';

@@ -6,8 +6,8 @@ const REFUND_FAILED: Failure = { code: 'processing_error', message: 'The provide
 
 /**
  * Applies what a provider says of one refund to its operation. The payment's counters follow: `refund_reserved` holds
- * what is pending or succeeded, `amount_refunded` what succeeded. A refund of money taken twice or after a cancel
- * concerns that excess only and leaves both alone.
+ * what is pending or succeeded, `amount_refunded` what succeeded. A refund of money taken twice concerns that excess only
+ * and leaves both alone.
  */
 export function applyRefundFact(change: Change, operation_id: string, fact: RefundFact): void {
   const known = change.operation(operation_id);
@@ -18,10 +18,24 @@ export function applyRefundFact(change: Change, operation_id: string, fact: Refu
   failRefund(change, known, fact.failure ?? REFUND_FAILED);
 }
 
-/** A refund that somebody made at the provider's own side appears as one here; caps do not hold for facts. */
-export function addForeignRefund(change: Change, operation: Operation): void {
+/**
+ * A refund that no client asked for: made at the provider's own side, or of money taken in excess. Caps do not hold for
+ * facts.
+ */
+export function addRefund(change: Change, operation: Operation): void {
   change.addOperation(operation);
+  if (!isOfPayment(change, operation)) return;
   change.updatePayment({ refund_reserved_minor: change.payment.refund_reserved_minor + operation.amount_minor });
+}
+
+/**
+ * Whether a refund gives back what the payment itself has captured, and not what was taken beside it. Money taken after a
+ * cancel is excess too, and yet the payment's own.
+ */
+function isOfPayment(change: Change, refund: Operation): boolean {
+  if (refund.excess_operation_id === null) return true;
+  const { provider_payment_id } = change.operation(refund.excess_operation_id);
+  return provider_payment_id !== null && provider_payment_id === change.payment.provider_payment_id;
 }
 
 function succeed(change: Change, known: Operation, fact: RefundFact): void {
@@ -37,7 +51,7 @@ function succeed(change: Change, known: Operation, fact: RefundFact): void {
   } else if (fact.amount_minor !== known.amount_minor) {
     change.raise('amount_mismatch', known.id, { asked: String(known.amount_minor), told: String(fact.amount_minor) });
   }
-  if (known.excess_operation_id === null) {
+  if (isOfPayment(change, known)) {
     change.updatePayment({
       amount_refunded_minor: change.payment.amount_refunded_minor + fact.amount_minor,
       refund_reserved_minor:
@@ -58,7 +72,7 @@ function succeed(change: Change, known: Operation, fact: RefundFact): void {
 export function failRefund(change: Change, known: Operation, failure: Failure): void {
   const had = known.status;
   if (!change.moveOperation(known.id, 'failed', { failure, needs_review_at: null })) return;
-  if (known.excess_operation_id === null) {
+  if (isOfPayment(change, known)) {
     change.updatePayment({
       refund_reserved_minor: change.payment.refund_reserved_minor - known.amount_minor,
       amount_refunded_minor: change.payment.amount_refunded_minor - (had === 'succeeded' ? known.amount_minor : 0n),

@@ -26,7 +26,8 @@ const OTHER_MOVES: Readonly<Record<OperationStatus, readonly OperationStatus[]>>
   processing: ['succeeded', 'failed'],
   requires_action: [],
   authorized: [],
-  failed: [],
+  // Only for one that an operator gave up, and that happened all the same.
+  failed: ['succeeded'],
   succeeded: [],
   void: [],
 };
@@ -34,8 +35,6 @@ const REFUND_MOVES: Readonly<Record<OperationStatus, readonly OperationStatus[]>
   ...OTHER_MOVES,
   // The provider took it back.
   succeeded: ['failed'],
-  // Only for one that an operator gave up: see applyRefundFact.
-  failed: ['succeeded'],
 };
 
 /** Whether a payment in `from` may become `to`. Staying is no move. */

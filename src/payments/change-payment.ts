@@ -3,6 +3,7 @@ import { uuidv7 } from 'uuidv7';
 import { finalAnswer } from '../contract/answer.js';
 import { inTransaction } from '../database/transaction.js';
 import { applyFact } from '../domain/apply-outcome.js';
+import { addRefund } from '../domain/apply-refund-fact.js';
 import { type Cause, Change } from '../domain/change.js';
 import { operationProviderKey } from '../domain/command-hash.js';
 import type { Fact } from '../domain/fact.js';
@@ -62,6 +63,7 @@ export type WrittenAnswers = Map<
 export async function writeChange(ctx: PaymentsContext, tx: pg.PoolClient, change: Change): Promise<WrittenAnswers> {
   const answers: WrittenAnswers = new Map();
   if (change.isEmpty) return answers;
+  if (ctx.auto_refund_anomalies) refundExcess(ctx, change);
   if (change.payment.version !== change.before.version) await updatePayment(tx, change.payment, change.history);
   const pace = { first_ms: ctx.timing.reconcile_interval_ms };
   for (const operation of change.addedOperations)
@@ -77,7 +79,6 @@ export async function writeChange(ctx: PaymentsContext, tx: pg.PoolClient, chang
   }
   await insertEvents(tx, outboxRows(change));
   await insertAnomalies(tx, change.payment.id, change.anomalies);
-  if (ctx.auto_refund_anomalies) await refundExcess(ctx, tx, change);
   for (const anomaly of change.anomalies) {
     ctx.metrics.countAnomaly(anomaly.kind);
     ctx.logger.warn(
@@ -88,17 +89,22 @@ export async function writeChange(ctx: PaymentsContext, tx: pg.PoolClient, chang
   return answers;
 }
 
-/** Money taken twice or after a cancel is given back, once per excess operation (unique); reconciliation sends it. */
-async function refundExcess(ctx: PaymentsContext, tx: pg.PoolClient, change: Change): Promise<void> {
-  for (const anomaly of change.anomalies) {
-    if (anomaly.kind !== 'paid_twice' && anomaly.kind !== 'paid_after_cancel') continue;
-    if (anomaly.operation_id === null) continue;
-    const excess = change.operation(anomaly.operation_id);
-    await insertOperation(tx, excessRefund(ctx, change, excess), change.now);
+/**
+ * Money taken twice or after a cancel is given back, once per excess operation (unique); reconciliation sends it. What was
+ * taken after a cancel is the payment's own money: its refund counts there. What was taken twice is beside it.
+ */
+function refundExcess(ctx: PaymentsContext, change: Change): void {
+  for (const { kind, operation_id, detail } of change.anomalies) {
+    if ((kind !== 'paid_twice' && kind !== 'paid_after_cancel') || operation_id === null) continue;
+    const excess = change.operation(operation_id);
+    // Held is not taken; and of two taken under one reference it is for people to see which to give back.
+    if (excess.status !== 'succeeded' || 'other_provider_payment_id' in detail) continue;
+    const amount_minor = kind === 'paid_twice' ? excess.amount_minor : change.payment.amount_captured_minor;
+    addRefund(change, excessRefund(ctx, change, excess, amount_minor));
   }
 }
 
-function excessRefund(ctx: PaymentsContext, change: Change, excess: Operation): Operation {
+function excessRefund(ctx: PaymentsContext, change: Change, excess: Operation, amount_minor: bigint): Operation {
   const { client_id, provider, external_payment_id, id } = change.payment;
   const name = `auto-refund of ${excess.provider_key}`;
   return {
@@ -107,7 +113,7 @@ function excessRefund(ctx: PaymentsContext, change: Change, excess: Operation): 
     payment_id: id,
     kind: 'refund',
     origin: 'auto_refund',
-    amount_minor: excess.amount_minor,
+    amount_minor,
     provider_key: operationProviderKey({
       installation_id: ctx.installation_id,
       client_id,

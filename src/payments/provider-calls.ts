@@ -73,7 +73,7 @@ function request(ctx: PaymentsContext, { payment, operations, operation }: Subje
     const { capture, return_url } = payment;
     return provider.charge({ amount_minor, currency, payment_method, capture, return_url, metadata }, options);
   }
-  const provider_payment_id = chargeOf(operations, operation)?.provider_payment_id ?? '';
+  const provider_payment_id = chargeOf(payment, operations, operation)?.provider_payment_id ?? '';
   switch (operation.kind) {
     case 'capture':
       return provider.capture({ provider_payment_id, amount_minor, currency, metadata }, options);
@@ -87,16 +87,26 @@ function request(ctx: PaymentsContext, { payment, operations, operation }: Subje
   }
 }
 
-/** The charge that an operation belongs to: for a refund of an excess that one, else the one that holds or has the money. */
-export function chargeOf(operations: readonly Operation[], operation: Operation): Operation | undefined {
+/**
+ * The charge that an operation belongs to: for a refund of an excess that one, else the one that the payment counts. Of a
+ * payment that was taken twice two charges have money.
+ */
+export function chargeOf(
+  payment: Pick<Payment, 'provider_payment_id'>,
+  operations: readonly Operation[],
+  operation: Operation,
+): Operation | undefined {
   if (operation.kind === 'charge') return operation;
   if (operation.excess_operation_id !== null) return operations.find((o) => o.id === operation.excess_operation_id);
-  const taken = operations.find((o) => o.kind === 'charge' && (o.status === 'succeeded' || o.status === 'authorized'));
-  return taken ?? currentCharge(operations);
+  const taken = operations.filter(
+    (o) => o.kind === 'charge' && (o.status === 'succeeded' || o.status === 'authorized'),
+  );
+  const counted = taken.find((o) => o.provider_payment_id === payment.provider_payment_id);
+  return counted ?? taken[0] ?? currentCharge(operations);
 }
 
 function retrieveTarget(ctx: PaymentsContext, { payment, operations, operation }: Subject): RetrieveTarget {
-  const charge = chargeOf(operations, operation);
+  const charge = chargeOf(payment, operations, operation);
   return {
     kind: operation.kind,
     reference: operation.provider_key,

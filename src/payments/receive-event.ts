@@ -1,9 +1,7 @@
 import type pg from 'pg';
 import { uuidv7 } from 'uuidv7';
-import { isUnavailable } from '../database/errors.js';
-import { inTransaction } from '../database/transaction.js';
 import { applyChargeFact } from '../domain/apply-charge-fact.js';
-import { addForeignRefund, applyRefundFact } from '../domain/apply-refund-fact.js';
+import { addRefund, applyRefundFact } from '../domain/apply-refund-fact.js';
 import type { Change } from '../domain/change.js';
 import { operationProviderKey } from '../domain/command-hash.js';
 import type { Fact, RefundFact } from '../domain/fact.js';
@@ -13,42 +11,22 @@ import { emptyOperation } from '../store/begin-charge.js';
 import { findByProviderPayment, findByReference, type Found } from '../store/find-operation.js';
 import { insertAnomalies, insertEvents } from '../store/payments.js';
 import { markProcessed } from '../store/processed-event.js';
-import { type EventOutcome, keepEvent, recordFailure } from '../store/provider-events.js';
+import { type EventOutcome, keepEvent } from '../store/provider-events.js';
 import { lockForChange, writeChange } from './change-payment.js';
 import type { PaymentsContext } from './context.js';
 import { PAYMENT_EVENTS_TOPIC } from './outbox-rows.js';
 
-/** So often an event may fail before it is set aside: one poison event must not get the endpoint disabled. */
-const FAILURES_MAX = 8;
-
 /**
  * Applies a provider's notification, once per event id: mark, event, fact, every waiting answer and our own events in
- * one transaction. The fact goes to the operation that it names; the payment follows as on every other channel.
- * @throws what went wrong, nothing marked, so that the provider sends it again; an event that fails again and again is
- * `parked` instead: kept for operators
+ * the caller's transaction. The fact goes to the operation that it names; the payment follows as on every other channel.
+ * @param trace told whose event it is as soon as that is known, for the case that the transaction fails
  */
-export async function receiveEvent(
-  ctx: PaymentsContext,
-  provider: string,
-  event: ProviderEvent,
-): Promise<EventOutcome | 'duplicate'> {
-  let outcome: EventOutcome | 'duplicate';
-  try {
-    outcome = await inTransaction(ctx.pool, (tx) => apply(ctx, tx, provider, event));
-  } catch (error) {
-    if (isUnavailable(error)) throw error;
-    outcome = await countFailure(ctx, provider, event, error);
-    if (outcome !== 'parked') throw error;
-  }
-  ctx.metrics.countWebhook(provider, outcome);
-  return outcome;
-}
-
-async function apply(
+export async function applyEvent(
   ctx: PaymentsContext,
   tx: pg.PoolClient,
   provider: string,
   event: ProviderEvent,
+  trace: { found: Found | null },
 ): Promise<EventOutcome | 'duplicate'> {
   if (!(await markProcessed(tx, `webhook:${provider}`, event.event_id))) return 'duplicate';
   const { fact } = event;
@@ -57,6 +35,7 @@ async function apply(
   if (found === 'foreign') return keepEvent(tx, provider, event, { outcome: 'foreign' });
   if (found === 'unknown') return unknownOperation(ctx, tx, provider, event, null);
 
+  trace.found = found;
   const refunds = fact.type === 'refund' ? refundSelection(event, fact) : {};
   const change = await lockForChange(tx, found.payment_id, refunds, 'webhook');
   if (!change) throw new Error(`payment ${found.payment_id} is gone`);
@@ -107,7 +86,7 @@ function applyTo(ctx: PaymentsContext, change: Change, found: Found, event: Prov
     change.operations.find((operation) => operation.provider_refund_id === fact.provider_refund_id);
   if (!known && event.refund_metadata?.installation_id === ctx.installation_id) return null;
   const operation = known ?? foreignRefund(ctx, change, fact);
-  if (!known) addForeignRefund(change, operation);
+  if (!known) addRefund(change, operation);
   applyRefundFact(change, operation.id, fact);
   return operation.id;
 }
@@ -178,15 +157,4 @@ async function unknownOperation(
   ctx.metrics.countAnomaly('unknown_operation');
   ctx.logger.warn({ anomaly: 'unknown_operation', ...detail }, 'anomaly');
   return keepEvent(tx, provider, event, { outcome: 'unknown_operation', payment_id });
-}
-
-async function countFailure(
-  ctx: PaymentsContext,
-  provider: string,
-  event: ProviderEvent,
-  error: unknown,
-): Promise<EventOutcome> {
-  const reason = error instanceof Error ? error.message : String(error);
-  ctx.logger.error({ err: error, provider, event_id: event.event_id }, 'a webhook could not be applied');
-  return recordFailure(ctx.pool, provider, event, reason.slice(0, 500), FAILURES_MAX);
 }
