@@ -19,6 +19,7 @@ const MAY_IMPORT = {
   http: ['payments', 'clients', 'wallet', 'store', 'providers', 'database', 'contract', 'domain', ...BOTTOM],
   jobs: ['payments', 'clients', 'wallet', 'store', 'providers', 'database', 'contract', 'domain', ...BOTTOM],
   kafka: ['payments', 'clients', 'wallet', 'store', 'providers', 'database', 'contract', 'domain', ...BOTTOM],
+  operations: ['payments', 'clients', 'store', 'providers', 'database', 'contract', 'domain', ...BOTTOM],
   simulator: [],
 };
 

@@ -143,7 +143,7 @@ function disable(args: readonly string[], disabled: boolean): Run {
 }
 
 /** The words and options of a command; more, fewer or unknown ones are refused. */
-function read(args: readonly string[], word_count: number, names: readonly string[]) {
+export function read(args: readonly string[], word_count: number, names: readonly string[]) {
   let parsed;
   try {
     const options = Object.fromEntries(names.map((name) => [name, { type: 'string' as const }]));
