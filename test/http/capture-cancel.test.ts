@@ -27,7 +27,7 @@ describe('capture', () => {
     const key = randomUUID();
     const answer = await capture(system, payment.id, undefined, { key }).expect(200);
     expect(answer.body).toMatchObject({ id: payment.id, status: 'succeeded', amount_captured: '100.00' });
-    expect(answer.headers['location']).toBeUndefined();
+    expect(answer.headers.location).toBeUndefined();
     await refund(system, payment.id, { amount: '1.00' }).expect(201);
     const again = await capture(system, payment.id, {}, { key }).expect(200);
     expect(again.text).toBe(answer.text);
@@ -314,7 +314,7 @@ it('past the retention of its answer a key still stands for its operation', asyn
   expect(again.body).toMatchObject({ id: payment.id, status: 'succeeded', amount_refunded: '5.00' });
   const refundAgain = await refund(system, payment.id, { amount: '5.00' }, { key: refundKey }).expect(200);
   expect(refundAgain.body).toEqual(given.body);
-  expect(refundAgain.headers['location']).toBe(`/refunds/${given.body.id}`);
+  expect(refundAgain.headers.location).toBe(`/refunds/${given.body.id}`);
 
   await system.expireRecord(refundKey);
   const other = await refund(system, payment.id, { amount: '6.00' }, { key: refundKey }).expect(409);

@@ -31,7 +31,7 @@ describe('a refund', () => {
       reason: 'came damaged',
       failure: null,
     });
-    expect(answer.headers['location']).toBe(`/refunds/${answer.body.id}`);
+    expect(answer.headers.location).toBe(`/refunds/${answer.body.id}`);
 
     const again = await refund(system, payment.id, { reason: 'came damaged', amount: '40.0' }, { key }).expect(201);
     expect(again.text).toBe(answer.text);
@@ -233,7 +233,7 @@ describe('when the outcome is not known', () => {
       expect([201, 202]).toContain(first.status);
       if (first.status === 202) {
         expect(first.body.status).toBe('processing');
-        expect(first.headers['location']).toBe(`/refunds/${first.body.id}`);
+        expect(first.headers.location).toBe(`/refunds/${first.body.id}`);
         const jobs = system.first.startJobs();
         const last = await untilFinal(ask);
         expect(last.status).toBe(201);
