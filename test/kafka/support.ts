@@ -12,6 +12,9 @@ import { deadLetterTopic } from '../../src/kafka/topics.js';
 import { createLogger } from '../../src/logger.js';
 import { createTestDatabase } from '../support/database.js';
 
+// A broker, child processes and rebalances on a machine that others use too: what is waited for may take its time.
+vi.setConfig({ testTimeout: 60_000, hookTimeout: 60_000 });
+
 export const SOURCE = 'urn:oncepay:test';
 export const SOON = { timeout: 30_000, interval: 20 };
 export const silent = createLogger('silent');

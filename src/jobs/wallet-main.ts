@@ -5,7 +5,7 @@ import { parseConfig } from '../config.js';
 import { openPool } from '../database/database.js';
 import { inTransaction } from '../database/transaction.js';
 import { AmountError, currencyDigits, formatAmount, parseAmount } from '../domain/money.js';
-import { openAccount, postTransfer } from './ledger.js';
+import { openAccount, postTransfer } from '../wallet/ledger.js';
 
 const USAGE = `The wallet's accounts:
 
