@@ -1,6 +1,6 @@
 /**
  * `npm run bench:profile [-- --seconds N]`: the service's processor profile under full load, for Chrome's DevTools or
- * https://speedscope.app, written to bench/results/, and its heaviest functions on the screen.
+ * https://speedscope.app, written to bench/results/, and its heaviest modules and functions on the screen.
  */
 import { mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
@@ -14,38 +14,57 @@ import { ROOT, startService } from './service.js';
 
 const SHOWN = 40;
 
+interface ProfileNode {
+  readonly id: number;
+  readonly callFrame: { readonly functionName: string; readonly url: string; readonly lineNumber: number };
+  readonly children?: readonly number[];
+}
+
 interface Profile {
-  readonly nodes: readonly {
-    readonly id: number;
-    readonly callFrame: { readonly functionName: string; readonly url: string; readonly lineNumber: number };
-  }[];
+  readonly nodes: readonly ProfileNode[];
   readonly samples: readonly number[];
   readonly timeDeltas: readonly number[];
 }
 
-/** Time spent in each function itself, as a share of the time that was not idle; most first. */
-function heaviest(file: string): string[] {
-  const profile = JSON.parse(readFileSync(file, 'utf8')) as Profile;
-  const names = new Map(
-    profile.nodes.map(({ id, callFrame }) => {
-      const place =
-        callFrame.url === ''
-          ? ''
-          : ` ${callFrame.url.replace(/^.*\/(?=(node_modules|dist)\/)/, '')}:${callFrame.lineNumber + 1}`;
-      return [id, `${callFrame.functionName || '(anonymous)'}${place}`];
-    }),
-  );
+/** `pg`, `@fastify/static`, `store/settle`; undefined for what is Node's own. */
+function moduleOf(url: string): string | undefined {
+  return /node_modules\/((?:@[^/]+\/)?[^/]+)/.exec(url)?.[1] ?? /\/dist\/(.*)\.js$/.exec(url)?.[1];
+}
+
+function functionOf({ callFrame: { functionName, url, lineNumber } }: ProfileNode): string {
+  const place = url.replace(/^.*\/(?=(node_modules|dist)\/)/, '');
+  return `${functionName || '(anonymous)'}${place === '' ? '' : ` ${place}:${lineNumber + 1}`}`;
+}
+
+/** Time by a name that `nameOf` finds for each sample, as a share of the time that was not idle; most first. */
+function shares(profile: Profile, nameOf: (node: ProfileNode) => string): string[] {
+  const nodes = new Map(profile.nodes.map((node) => [node.id, node]));
   const spent = new Map<string, number>();
   let total = 0;
   profile.samples.forEach((id, index) => {
-    const name = names.get(id) ?? '?';
-    if (name === '(idle)') return;
+    const node = nodes.get(id);
+    if (node === undefined || node.callFrame.functionName === '(idle)') return;
     const time = profile.timeDeltas[index] ?? 0;
     total += time;
-    spent.set(name, (spent.get(name) ?? 0) + time);
+    spent.set(nameOf(node), (spent.get(nameOf(node)) ?? 0) + time);
   });
   const sorted = [...spent].sort(([, a], [, b]) => b - a).slice(0, SHOWN);
   return sorted.map(([name, time]) => `${decimal((100 * time) / total, 1).padStart(5)} %  ${name}`);
+}
+
+/** Node's own work counts for the package, or our module, that called it. */
+function byModule(profile: Profile): (node: ProfileNode) => string {
+  const nodes = new Map(profile.nodes.map((node) => [node.id, node]));
+  const parents = new Map(
+    profile.nodes.flatMap((node) => (node.children ?? []).map((child) => [child, node.id] as const)),
+  );
+  return (node) => {
+    for (let at: ProfileNode | undefined = node; at !== undefined; at = nodes.get(parents.get(at.id) ?? 0)) {
+      const found = moduleOf(at.callFrame.url);
+      if (found !== undefined) return found;
+    }
+    return node.callFrame.functionName.startsWith('(') ? node.callFrame.functionName : 'node itself';
+  };
 }
 
 async function run(options: Options): Promise<void> {
@@ -69,7 +88,9 @@ async function run(options: Options): Promise<void> {
       .sort()
       .at(-1);
     if (newest === undefined) throw new Error('node wrote no profile');
-    console.log(heaviest(join(results, newest)).join('\n'));
+    const profile = JSON.parse(readFileSync(join(results, newest), 'utf8')) as Profile;
+    console.log(['', 'By module', ...shares(profile, byModule(profile))].join('\n'));
+    console.log(['', 'By function', ...shares(profile, functionOf)].join('\n'));
     say(`the profile: ${join(results, newest)}`);
   } finally {
     await postgres.stop();
