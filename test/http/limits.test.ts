@@ -7,7 +7,10 @@ const routes: FastifyPluginAsync = async (app) => {
   app.get('/read', { config: { scope: 'payments:read', openapi: 'hidden' } }, async () => ({}));
   app.put('/write', { config: { scope: 'payments:write', openapi: 'hidden' } }, async () => ({}));
 };
-const PER_SECOND = 5;
+const PER_SECOND = 2;
+/** Far more than the limit, also where the machine is so busy that they take seconds. */
+const MANY = 20;
+const SOON = { timeout: 15_000, interval: 50 };
 
 describe('the limit per client', () => {
   let shell: Shell;
@@ -17,23 +20,25 @@ describe('the limit per client', () => {
   afterAll(() => shell.close());
 
   const read = (key: string) => request(shell.url).get('/read').set('Authorization', `Bearer ${key}`);
-  const sendMany = (key: string) => Promise.all(Array.from({ length: 4 * PER_SECOND }, () => read(key)));
+  const sendMany = (key: string) => Promise.all(Array.from({ length: MANY }, () => read(key)));
 
   it('is told by the RateLimit headers', async () => {
     const key = await shell.client('polite');
     const first = await read(key).expect(200);
     expect(first.headers).toMatchObject({
-      'ratelimit-limit': '5',
-      'ratelimit-remaining': '4',
+      'ratelimit-limit': '2',
+      'ratelimit-remaining': '1',
       'ratelimit-reset': '1',
     });
   });
 
   it('is 429 beyond it, over all routes, with Retry-After, and open again after it', async () => {
     const key = await shell.client('eager');
+    const started = performance.now();
     const answers = await sendMany(key);
+    const seconds = Math.ceil((performance.now() - started) / 1000);
     const refused = answers.filter((answer) => answer.status === 429);
-    expect(answers.filter((answer) => answer.status === 200).length).toBeLessThanOrEqual(2 * PER_SECOND);
+    expect(answers.filter((answer) => answer.status === 200).length).toBeLessThanOrEqual((seconds + 1) * PER_SECOND);
     expect(refused.length).toBeGreaterThan(0);
     expect(refused[0]?.body.code).toBe('rate_limited');
     expect(refused[0]?.headers).toMatchObject({ 'retry-after': '1', 'ratelimit-remaining': '0' });
@@ -46,14 +51,14 @@ describe('the limit per client', () => {
         .type('text/plain')
         .send('x')
         .expect(429);
-    });
-    await vi.waitFor(() => read(key).expect(200), { timeout: 5_000, interval: 50 });
+    }, SOON);
+    await vi.waitFor(() => read(key).expect(200), SOON);
   });
 
   it('is each client’s own, whatever address it says to come from', async () => {
     const [greedy, modest] = [await shell.client('greedy'), await shell.client('modest')];
     const answers = await Promise.all(
-      Array.from({ length: 4 * PER_SECOND }, (_, i) => read(greedy).set('X-Forwarded-For', `10.0.0.${i}`)),
+      Array.from({ length: MANY }, (_, i) => read(greedy).set('X-Forwarded-For', `10.0.0.${i}`)),
     );
     expect(answers.some((answer) => answer.status === 429)).toBe(true);
     await read(modest).expect(200);
@@ -61,7 +66,7 @@ describe('the limit per client', () => {
 
   it('leaves health, metrics, docs and problem pages alone', async () => {
     for (const path of ['/health/live', '/metrics', '/docs/json', '/problems/not_found']) {
-      const answers = await Promise.all(Array.from({ length: 4 * PER_SECOND }, () => request(shell.url).get(path)));
+      const answers = await Promise.all(Array.from({ length: MANY }, () => request(shell.url).get(path)));
       expect(answers.map((answer) => answer.status)).toEqual(answers.map(() => 200));
       expect(answers[0]?.headers).not.toHaveProperty('ratelimit-limit');
     }

@@ -11,6 +11,7 @@ import { RawConnection, sendRaw } from '../support/raw-http.js';
 import { type Shell, shellDependencies, startShell } from '../support/shell.js';
 
 const UUID_V7 = /^[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$/;
+const SOON = { timeout: 10_000, interval: 10 };
 const OPEN = { public: true, openapi: 'hidden' } as const;
 
 const routes: FastifyPluginAsync = async (app) => {
@@ -127,7 +128,7 @@ describe('every answer', () => {
     const { headers } = await request(shell.url).get('/refused').set('X-Request-Id', 'theirs-1').expect(409);
     expect(headers['request-id']).not.toBe('theirs-1');
     const mine = () => shell.log.filter((line) => line.request_id === headers['request-id']);
-    await vi.waitFor(() => expect(mine()).toHaveLength(1));
+    await vi.waitFor(() => expect(mine()).toHaveLength(1), SOON);
     expect(mine()[0]).toMatchObject({
       level: 'info',
       msg: 'request',
@@ -144,7 +145,7 @@ describe('every answer', () => {
   it('an X-Request-Id that is none is not logged', async () => {
     const { headers } = await request(shell.url).get('/refused').set('X-Request-Id', '<script>').expect(409);
     const mine = () => shell.log.filter((line) => line.request_id === headers['request-id']);
-    await vi.waitFor(() => expect(mine()).toHaveLength(1));
+    await vi.waitFor(() => expect(mine()).toHaveLength(1), SOON);
     expect(mine()[0]).not.toHaveProperty('caller_request_id');
   });
 
@@ -255,10 +256,10 @@ describe('closing', () => {
     beginning.write('GET /health/live HTTP/1.1\r\nHost: x\r\n\r\nGET /slow HTTP/1.1\r\nHost: x\r\n');
     ready.write('GET /health/live HTTP/1.1\r\nHost: x\r\n\r\nGET /health/ready HTTP/1.1\r\nHost: x\r\n');
     await Promise.all([idle.answer(), beginning.answer(), ready.answer()]);
-    await vi.waitFor(() => expect(reached).toBe(true));
+    await vi.waitFor(() => expect(reached).toBe(true), SOON);
 
     const closed = shell.close();
-    await vi.waitFor(() => expect(shell.app.isDraining()).toBe(true));
+    await vi.waitFor(() => expect(shell.app.isDraining()).toBe(true), SOON);
     await idle.end();
     beginning.write('\r\n');
     ready.write('\r\n');
