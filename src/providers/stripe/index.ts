@@ -5,8 +5,8 @@ import { retrieve } from './look-up.js';
 import { cancel, capture, charge, refund } from './operations.js';
 import { isLiveKey, parseWebhook } from './webhooks.js';
 
-/** Stripe removes keys "after they're at least 24 hours old"; an hour of it is margin. */
-const KEY_MEMORY_MS = 23 * 60 * 60 * 1000;
+/** Stripe removes keys once "they're at least 24 hours old". The margin is the caller's. */
+const KEY_MEMORY_MS = 24 * 60 * 60 * 1000;
 
 export interface StripeOptions {
   /** `sk_live_…` or `sk_test_…` (or restricted, `rk_…`). */

@@ -50,20 +50,30 @@ type About = Pick<ProviderEvent, 'charge_metadata' | 'refund_metadata' | 'fact'>
 const NOTHING: About = { charge_metadata: null, refund_metadata: null, fact: null };
 
 /**
- * The events that carry facts; docs/stripe.md tells which to subscribe to. `payment_intent.created` is not among
- * them: its snapshot is older than the confirmation that the same request made.
+ * What an endpoint at Stripe is to be subscribed to (docs/stripe.md), with API version 2024-10-28 or later: since then
+ * `refund.*` tells of every refund (https://docs.stripe.com/changelog/acacia/2024-10-28/refund-webhook-update). `payment_intent.created` is not among them: its
+ * snapshot is older than the confirmation that the same request made.
  */
-const INTENT_EVENTS = new Set([
+export const EVENTS_TO_SUBSCRIBE = [
   'payment_intent.amount_capturable_updated',
   'payment_intent.canceled',
   'payment_intent.payment_failed',
   'payment_intent.processing',
   'payment_intent.requires_action',
   'payment_intent.succeeded',
-]);
+  'refund.created',
+  'refund.failed',
+  'refund.updated',
+] as const;
+
+const INTENT_EVENTS = new Set<string>(EVENTS_TO_SUBSCRIBE.filter((type) => type.startsWith('payment_intent.')));
+/** Understood where they are sent as well; they say nothing that the others do not. */
 const CHARGE_EVENTS = new Set(['charge.captured', 'charge.refunded']);
-/** `charge.refund.updated` is what `refund.updated` was called before 2024, and is sent beside it still. */
-const REFUND_EVENTS = new Set(['refund.created', 'refund.failed', 'refund.updated', 'charge.refund.updated']);
+/** Before API version 2024-10-28 refunds of charges had no events but `charge.refund.updated`. */
+const REFUND_EVENTS = new Set<string>([
+  ...EVENTS_TO_SUBSCRIBE.filter((type) => type.startsWith('refund.')),
+  'charge.refund.updated',
+]);
 
 function aboutOf(event: EventShape): About {
   const object = event.data?.object;
