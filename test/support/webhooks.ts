@@ -55,7 +55,9 @@ function signedHeaders(
 function sign(secret: string, event_id: string, at: Date, body: string | Buffer): string {
   if (typeof body === 'string') return new Webhook(secret).sign(event_id, at, body);
   const key = Buffer.from(secret.replace('whsec_', ''), 'base64');
-  const hmac = createHmac('sha256', key).update(`${event_id}.${Math.floor(at.getTime() / 1000)}.`).update(body);
+  const hmac = createHmac('sha256', key)
+    .update(`${event_id}.${Math.floor(at.getTime() / 1000)}.`)
+    .update(body);
   return `v1,${hmac.digest('base64')}`;
 }
 
