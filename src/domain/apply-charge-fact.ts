@@ -17,15 +17,15 @@ const NOT_CAPTURABLE: Failure = {
 const NOT_CANCELABLE: Failure = { code: 'provider_rejected', message: 'The money had already been taken.' };
 
 /**
- * Applies what a provider says of one charge to the operation it names; the payment follows where that operation is
- * its current try. A fact is a snapshot: told twice or late it changes nothing more. One about a superseded try never
+ * Applies what a provider says of one charge to the operation it names; the payment follows where it goes by that
+ * operation. A fact is a snapshot: told twice or late it changes nothing more. One about a superseded try never
  * fails or cancels the payment, and money taken twice is always an anomaly (design, section 2).
  */
 export function applyChargeFact(change: Change, operation_id: string, fact: ChargeFact): void {
   const known = change.operation(operation_id);
   if (known.provider_payment_id === null)
     change.updateOperation(operation_id, { provider_payment_id: fact.provider_payment_id });
-  if (isCurrent(change, known) && change.payment.provider_payment_id !== fact.provider_payment_id && !isTaken(change)) {
+  if (isLeading(change, known) && change.payment.provider_payment_id !== fact.provider_payment_id && !isTaken(change)) {
     change.updatePayment({ provider_payment_id: fact.provider_payment_id });
   }
   switch (fact.status) {
@@ -53,8 +53,15 @@ export function currentCharge(operations: readonly Operation[]): Operation | und
   return current;
 }
 
-function isCurrent(change: Change, operation: Operation): boolean {
-  return currentCharge(change.operations)?.id === operation.id;
+/** Whether the payment goes by this charge: the one that holds or has its money, where there is one, else the latest try. */
+function isLeading(change: Change, operation: Operation): boolean {
+  const holders = change.operations.filter(holdsMoney);
+  const own = holders.find((holder) => holder.provider_payment_id === change.payment.provider_payment_id);
+  return (own ?? holders[0] ?? currentCharge(change.operations))?.id === operation.id;
+}
+
+function holdsMoney({ kind, status }: Operation): boolean {
+  return kind === 'charge' && (status === 'succeeded' || status === 'authorized');
 }
 
 function isTaken(change: Change): boolean {
@@ -76,7 +83,7 @@ function reviveGivenUp(change: Change, kind: 'capture' | 'cancel'): void {
 function applyProcessing(change: Change, operation: Operation): void {
   // The customer has acted and the provider works on it. A cancel in flight keeps its place: one movement at a time.
   if (operation.status !== 'requires_action' || pending(change, 'cancel')) return;
-  if (!isCurrent(change, operation) || change.payment.status !== 'requires_action') return;
+  if (!isLeading(change, operation) || change.payment.status !== 'requires_action') return;
   change.moveOperation(operation.id, 'processing');
   change.movePayment('processing', operation.id, { next_action: null });
 }
@@ -84,7 +91,7 @@ function applyProcessing(change: Change, operation: Operation): void {
 function applyRequiresAction(change: Change, operation: Operation, fact: ChargeFact): void {
   if (operation.status !== 'processing') return;
   change.moveOperation(operation.id, 'requires_action');
-  if (isCurrent(change, operation) && change.payment.status === 'processing') {
+  if (isLeading(change, operation) && change.payment.status === 'processing') {
     change.movePayment('requires_action', operation.id, { next_action: fact.next_action });
   }
 }
@@ -117,9 +124,7 @@ function applyTaken(change: Change, operation: Operation, fact: ChargeFact): voi
   const status = fact.status === 'succeeded' ? 'succeeded' : 'authorized';
   // An older event: what was canceled or has expired holds no money any more. That money was *taken* is never ignored.
   if (status === 'authorized' && isOver(operation)) return;
-  const other = change.operations.find(
-    (o) => o.kind === 'charge' && o.id !== operation.id && (o.status === 'succeeded' || o.status === 'authorized'),
-  );
+  const other = change.operations.find((o) => o.id !== operation.id && holdsMoney(o));
   const givenUpBy = operation.status === 'failed' ? operation.resolved_by : null;
   const wasTaken = operation.status === 'succeeded' || operation.status === 'authorized';
   if (
@@ -189,13 +194,13 @@ function applyFailed(change: Change, operation: Operation, fact: ChargeFact): vo
 
 function applyCanceled(change: Change, operation: Operation): void {
   // A superseded try that is closed, by us before paying again for instance, says nothing of the next one's cancel.
-  const cancel = isCurrent(change, operation) ? pending(change, 'cancel') : undefined;
+  const cancel = isLeading(change, operation) ? pending(change, 'cancel') : undefined;
   if (cancel) change.moveOperation(cancel.id, 'succeeded');
   else if (operation.status === 'authorized' || operation.status === 'requires_action') reviveGivenUp(change, 'cancel');
   if (operation.status === 'succeeded' || operation.status === 'void') return;
   const asked = change.operations.some((o) => o.kind === 'cancel' && o.status === 'succeeded');
   const wasOpen = change.payment.status === 'authorized' || change.payment.status === 'requires_action';
-  if (asked && wasOpen && isCurrent(change, operation)) {
+  if (asked && wasOpen && isLeading(change, operation)) {
     change.movePayment('canceled', operation.id, { next_action: null });
     change.moveOperation(operation.id, 'failed', { failure: CANCELED_AT_PROVIDER, closed_at: change.now });
     return;
@@ -203,9 +208,11 @@ function applyCanceled(change: Change, operation: Operation): void {
   endCharge(change, operation, operation.status === 'authorized' ? AUTHORIZATION_EXPIRED : CANCELED_AT_PROVIDER, true);
 }
 
-/** Ends a charge that took nothing; the payment follows where it is the current try. */
+/** Ends a charge that took nothing; the payment follows where it goes by this one and no other holds its money. */
 export function endCharge(change: Change, operation: Operation, failure: Failure, closed: boolean): void {
   const closed_at = closed ? (operation.closed_at ?? change.now) : operation.closed_at;
+  const failsPayment =
+    isLeading(change, operation) && !change.operations.some((o) => o.id !== operation.id && holdsMoney(o));
   if (!change.moveOperation(operation.id, 'failed', { failure, closed_at })) {
     change.updateOperation(operation.id, { closed_at });
     return;
@@ -213,5 +220,5 @@ export function endCharge(change: Change, operation: Operation, failure: Failure
   const capture = pending(change, 'capture');
   if (capture && operation.status === 'authorized')
     change.moveOperation(capture.id, 'failed', { failure: NOT_CAPTURABLE });
-  if (isCurrent(change, operation)) change.movePayment('failed', operation.id, { failure, next_action: null });
+  if (failsPayment) change.movePayment('failed', operation.id, { failure, next_action: null });
 }

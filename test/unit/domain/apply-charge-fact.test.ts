@@ -182,6 +182,25 @@ describe('a superseded try', () => {
     expect(kindsOf(change)).toEqual([]);
   });
 
+  it('that holds an authorization after all: the next one’s decline does not fail the payment', () => {
+    const change = changeOf(aPayment({ capture: 'manual' }), paidAgain());
+    applyChargeFact(change, 'charge-1', chargeFact({ status: 'authorized' }));
+    expect(change.payment).toMatchObject({ status: 'authorized', provider_payment_id: 'pay-1' });
+    applyChargeFact(change, 'charge-2', chargeFact({ status: 'failed', provider_payment_id: 'pay-2' }));
+    expect(change.operation('charge-2').status).toBe('failed');
+    expect(change.payment).toMatchObject({ status: 'authorized', failure: null, provider_payment_id: 'pay-1' });
+
+    // The payment goes by it now: its own end is the payment's.
+    const expired = changeOf(change.payment, change.operations);
+    applyChargeFact(expired, 'charge-1', chargeFact({ status: 'failed' }));
+    expect(expired.payment).toMatchObject({ status: 'failed', failure: { code: 'authorization_expired' } });
+    const cancel = anOperation({ id: 'cancel', kind: 'cancel', amount_minor: 0n });
+    const canceled = changeOf(change.payment, [...change.operations, cancel]);
+    applyChargeFact(canceled, 'charge-1', chargeFact({ status: 'canceled' }));
+    expect(canceled.payment.status).toBe('canceled');
+    expect(canceled.operation('cancel').status).toBe('succeeded');
+  });
+
   it('is not what the payment goes by: the latest that is not void is', () => {
     const [first, second] = paidAgain();
     const third = anOperation({ id: 'charge-3', try_number: 3, status: 'void' });
