@@ -19,6 +19,7 @@ const MAY_IMPORT = {
   http: ['payments', 'clients', 'wallet', 'store', 'providers', 'database', 'contract', 'domain', ...BOTTOM],
   jobs: ['payments', 'clients', 'wallet', 'store', 'providers', 'database', 'contract', 'domain', ...BOTTOM],
   kafka: ['payments', 'clients', 'wallet', 'store', 'providers', 'database', 'contract', 'domain', ...BOTTOM],
+  // The operators' command line.
   operations: ['payments', 'clients', 'store', 'providers', 'database', 'contract', 'domain', ...BOTTOM],
   simulator: [],
 };
@@ -36,6 +37,13 @@ const layerRules = Object.entries(MAY_IMPORT).map(([layer, allowed]) => ({
 module.exports = {
   forbidden: [
     ...layerRules,
+    {
+      name: 'unknown-layer',
+      comment: 'A new folder in src gets its place in MAY_IMPORT first.',
+      severity: 'error',
+      from: { path: '^src/[^/]+/', pathNot: layerPath(Object.keys(MAY_IMPORT)) },
+      to: {},
+    },
     {
       name: 'bottom',
       comment: 'config, metrics and logger know nothing of the rest but its words.',
