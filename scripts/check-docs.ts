@@ -69,7 +69,7 @@ async function startService(): Promise<Facts> {
 }
 
 async function stopService(): Promise<void> {
-  if (!service || service.exitCode !== null) return;
+  if (service?.exitCode !== null) return;
   const ended = new Promise((resolve) => service?.once('exit', resolve));
   service.kill('SIGTERM');
   await ended;
@@ -87,7 +87,7 @@ function blocksOf(file: string): Block[] {
       note = '';
     } else if (fence) open = { language: fence[1] ?? '', line: index + 1, lines: [], note };
     else if (open) open.lines.push(text);
-    else if (/^<!-- docs: /.test(text)) note = text.replace(/^<!-- docs: | -->$/g, '');
+    else if (text.startsWith('<!-- docs: ')) note = text.replace(/^<!-- docs: | -->$/g, '');
     else if (text.trim() !== '') note = '';
   }
   return blocks;

@@ -7,7 +7,7 @@ import { generateApiKey } from './clients/api-key.js';
 import { bootstrapClient } from './clients/bootstrap.js';
 import type { Config } from './config.js';
 import { openDataDir, type DataDir } from './database/data-dir.js';
-import { openDatabase } from './database/database.js';
+import { INDEX_PLANS, openDatabase } from './database/database.js';
 import { startEmbeddedPostgres, type EmbeddedPostgres } from './database/embedded/server.js';
 import { migrate } from './database/migrate.js';
 import { keepSecret } from './database/secret-file.js';
@@ -91,6 +91,7 @@ async function startAll(config: Config, logger: Logger, closers: Closers, hooks:
   if (url === undefined) throw new Error('There is neither a DATABASE_URL nor an embedded database');
   const database = openDatabase(url, {
     pool_size: config.database.pool_size,
+    settings: INDEX_PLANS,
     onError: (error) => logger.warn({ err: error }, 'a database connection broke'),
   });
   closers.add(() => database.close());

@@ -22,7 +22,7 @@ export interface PoolOptions {
 }
 
 /**
- * For connections that run the batched statements and nothing else: arrays through `unnest` are guessed at 10 or 1,000
+ * For the service's connections: arrays through `unnest` are guessed at 10 or 1,000
  * rows, and a plan that reads a whole table for them is ruinous.
  */
 export const INDEX_PLANS = { enable_hashjoin: 'off', enable_mergejoin: 'off', enable_seqscan: 'off' } as const;

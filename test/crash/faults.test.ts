@@ -20,7 +20,6 @@ beforeAll(async () => {
   one = await world.launch();
   other = await world.launch();
   pool = world.pool();
-  pool.on('error', () => undefined);
 }, TIMEOUT_MS);
 afterAll(async () => {
   await pool.end();
@@ -121,7 +120,6 @@ describe('PostgreSQL dies and comes up again', () => {
       expect(during.status, during.text).toBe(503);
       await world.restartDatabase();
       pool = world.pool();
-      pool.on('error', () => undefined);
       await expectOnce(request, await untilFinal(one, request));
       report({
         fault: `PostgreSQL dies and comes up again at step "${step}" (${kind})`,

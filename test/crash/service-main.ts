@@ -1,4 +1,7 @@
+import type * as Config from '../../src/config.js';
+import type * as Logging from '../../src/logger.js';
 import type { Step } from '../../src/payments/context.js';
+import type * as Start from '../../src/start.js';
 
 /**
  * The service as main.ts starts it, with a hook that only this file puts in: at the step that the test names, for the next
@@ -28,9 +31,9 @@ async function atStep(step: Step): Promise<void> {
 // What was built, where it is up to date: it starts in a third of the time.
 const folder = new URL(process.env.CRASH_USES_BUILD === '1' ? '../../dist/' : '../../src/', import.meta.url);
 const load = async (name: string): Promise<unknown> => import(new URL(`${name}.js`, folder).href);
-const { parseConfig } = (await load('config')) as typeof import('../../src/config.js');
-const { createLogger } = (await load('logger')) as typeof import('../../src/logger.js');
-const { startService } = (await load('start')) as typeof import('../../src/start.js');
+const { parseConfig } = (await load('config')) as typeof Config;
+const { createLogger } = (await load('logger')) as typeof Logging;
+const { startService } = (await load('start')) as typeof Start;
 const config = parseConfig(process.env);
 const service = await startService(config, createLogger(config.log_level), { atStep });
 process.on('SIGTERM', () => {

@@ -3,6 +3,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import pg from 'pg';
 import { vi } from 'vitest';
+import { openPool } from '../../src/database/database.js';
 import { type EmbeddedPostgres, startEmbeddedPostgres } from '../../src/database/embedded/server.js';
 import { isRunning } from '../../src/database/processes.js';
 import { readPostmaster } from '../../src/database/embedded/postmaster.js';
@@ -58,7 +59,7 @@ export class FaultWorld {
   }
 
   pool(): pg.Pool {
-    return new pg.Pool({ connectionString: this.postgres.url, max: 2, types: { getTypeParser: parserOf } });
+    return openPool(this.postgres.url, { pool_size: 2 });
   }
 
   /** SIGQUIT: the server and all its processes end at once, in the middle of what they do, as in a crash. */
@@ -106,10 +107,4 @@ export class FaultWorld {
 /** Nobody may be connected to a database that is copied. */
 function cutOff(database: string): string {
   return `select pg_terminate_backend(pid) from pg_stat_activity where datname = '${database}' and pid <> pg_backend_pid()`;
-}
-
-const INT8 = 20;
-
-function parserOf(oid: number, format?: 'text' | 'binary'): unknown {
-  return oid === INT8 ? BigInt : pg.types.getTypeParser(oid, format);
 }
