@@ -124,7 +124,9 @@ function applyTaken(change: Change, operation: Operation, fact: ChargeFact): voi
   const status = fact.status === 'succeeded' ? 'succeeded' : 'authorized';
   // An older event: what was canceled or has expired holds no money any more. That money was *taken* is never ignored.
   if (status === 'authorized' && isOver(operation)) return;
-  const other = change.operations.find((o) => o.id !== operation.id && holdsMoney(o));
+  // News of the charge whose money the payment has, its capture for instance, is not about the one that came beside it.
+  const isOwn = isTaken(change) && isLeading(change, operation);
+  const other = isOwn ? undefined : change.operations.find((o) => o.id !== operation.id && holdsMoney(o));
   const givenUpBy = operation.status === 'failed' ? operation.resolved_by : null;
   const wasTaken = operation.status === 'succeeded' || operation.status === 'authorized';
   if (
@@ -211,14 +213,14 @@ function applyCanceled(change: Change, operation: Operation): void {
 /** Ends a charge that took nothing; the payment follows where it goes by this one and no other holds its money. */
 export function endCharge(change: Change, operation: Operation, failure: Failure, closed: boolean): void {
   const closed_at = closed ? (operation.closed_at ?? change.now) : operation.closed_at;
-  const failsPayment =
-    isLeading(change, operation) && !change.operations.some((o) => o.id !== operation.id && holdsMoney(o));
+  const leads = isLeading(change, operation);
+  const failsPayment = leads && !change.operations.some((o) => o.id !== operation.id && holdsMoney(o));
   if (!change.moveOperation(operation.id, 'failed', { failure, closed_at })) {
     change.updateOperation(operation.id, { closed_at });
     return;
   }
   const capture = pending(change, 'capture');
-  if (capture && operation.status === 'authorized')
+  if (capture && leads && operation.status === 'authorized')
     change.moveOperation(capture.id, 'failed', { failure: NOT_CAPTURABLE });
   if (failsPayment) change.movePayment('failed', operation.id, { failure, next_action: null });
 }
