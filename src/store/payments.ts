@@ -4,7 +4,7 @@ import type { AnomalyKind, Anomaly, HistoryEntry } from '../domain/change.js';
 import { anomalyId } from '../domain/change.js';
 import type { Operation, Payment } from '../domain/payment.js';
 import { operationColumns, paymentColumns, toOperation, toPayment } from './rows.js';
-import type { AttemptRecord, OutboxRow } from './settle.js';
+import type { OutboxRow } from './settle.js';
 
 type Connection = pg.Pool | pg.PoolClient;
 
@@ -243,5 +243,3 @@ export async function insertTimelineEntry(
     values: [uuidv7(), entry.payment_id, entry.operation_id, entry.type, JSON.stringify(entry.detail)],
   });
 }
-
-export type { AttemptRecord };
