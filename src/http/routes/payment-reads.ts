@@ -9,7 +9,7 @@ import { listPayments, listRefunds, readRefund } from '../../store/queries.js';
 import { readTimeline } from '../../store/timeline.js';
 import { documented } from '../openapi-route.js';
 import { clientOf, parseId } from '../request.js';
-import { findPayment, PAYMENT_ID } from './payments.js';
+import { findPayment, PAYMENT_ID, seePayment } from './payments.js';
 
 export interface ReadRoutesOptions {
   readonly payments: PaymentsContext;
@@ -89,8 +89,9 @@ function refundRoutes(app: FastifyInstance, { payments }: ReadRoutesOptions): vo
     async (request) => {
       const id = parseId(request.params.id);
       const refund = id === null ? undefined : await readRefund(payments.pool, id);
-      if (!refund) throw new OncepayError('not_found', 'There is no refund of this id.');
-      return refundView(await findPayment(payments, clientOf(request), refund.payment_id), refund);
+      const payment = refund && (await seePayment(payments, clientOf(request), refund.payment_id));
+      if (!payment) throw new OncepayError('not_found', 'There is no refund of this id.');
+      return refundView(payment, refund);
     },
   );
 }

@@ -75,11 +75,22 @@ export async function findPayment(
   id_text: string,
   access: 'read' | 'write' = 'read',
 ): Promise<PaymentRow> {
+  const payment = await seePayment(ctx, client, id_text, access);
+  if (!payment) throw new OncepayError('not_found', 'There is no payment of this id.');
+  return payment;
+}
+
+/** The same; undefined where there is none for this client. */
+export async function seePayment(
+  ctx: PaymentsContext,
+  client: AuthenticatedClient,
+  id_text: string,
+  access: 'read' | 'write' = 'read',
+): Promise<PaymentRow | undefined> {
   const id = parseId(id_text);
   const payment = id === null ? undefined : await readPayment(ctx.pool, id);
   const isVisible = payment?.client_id === client.id || (access === 'read' && client.scopes.includes('admin'));
-  if (!payment || !isVisible) throw new OncepayError('not_found', 'There is no payment of this id.');
-  return payment;
+  return isVisible ? payment : undefined;
 }
 
 const CHARGE_DESCRIPTION = `Charges a customer once, however often this request is repeated with its \`Idempotency-Key\`.
