@@ -13,8 +13,7 @@ import { findOperation, parkWaiter } from '../store/operations.js';
 import { type Dossier, insertOperation, insertTimelineEntry, lockDossier } from '../store/payments.js';
 import { holdsLease, leaveOpen, releaseKey, storeAnswer } from '../store/records.js';
 import { writeChange } from './change-payment.js';
-import type { BegunOnExisting } from './charge.js';
-import { NO_ORIGIN } from './charge.js';
+import { type Begun, NO_ORIGIN } from './begin.js';
 import { answerOfNewOwner } from './conclude.js';
 import type { PaymentsContext } from './context.js';
 import { type Held, resume } from './run.js';
@@ -55,7 +54,7 @@ export async function beginFollowUp(
   held: Pick<Held, 'lease' | 'request_id'>,
   command: FollowUpCommand,
   origin: Origin,
-): Promise<BegunOnExisting> {
+): Promise<Begun> {
   const { lease } = held;
   const key_hash = keyHash(lease.client_id, lease.key);
   const dossier = await lockDossier(tx, command.payment_id, { operation_id: lease.operation_id, key_hash });

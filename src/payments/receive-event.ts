@@ -1,6 +1,6 @@
 import type pg from 'pg';
 import { uuidv7 } from 'uuidv7';
-import { applyChargeFact } from '../domain/apply-charge-fact.js';
+import { applyFact } from '../domain/apply-outcome.js';
 import { addRefund, applyRefundFact } from '../domain/apply-refund-fact.js';
 import type { Change } from '../domain/change.js';
 import { operationProviderKey } from '../domain/command-hash.js';
@@ -77,17 +77,23 @@ function refundSelection(event: ProviderEvent, fact: RefundFact) {
 /** Applies the fact to what it names. Null: it names an operation of ours that we do not have. */
 function applyTo(ctx: PaymentsContext, change: Change, found: Found, event: ProviderEvent, fact: Fact): string | null {
   if (fact.type === 'charge') {
-    applyChargeFact(change, found.operation_id, fact);
+    applyFact(change, found.operation_id, fact);
     return found.operation_id;
   }
-  const reference = event.refund_metadata?.reference;
+  const refunds = change.operations.filter(({ kind }) => kind === 'refund');
+  const isOurs = event.refund_metadata?.installation_id === ctx.installation_id;
+  const asked = isOurs ? refunds.find((o) => o.provider_key === event.refund_metadata?.reference) : undefined;
+  if (isOurs && !asked) return null;
   const known =
-    change.operations.find((operation) => operation.kind === 'refund' && operation.provider_key === reference) ??
-    change.operations.find((operation) => operation.provider_refund_id === fact.provider_refund_id);
-  if (!known && event.refund_metadata?.installation_id === ctx.installation_id) return null;
+    refunds.find((o) => o.provider_refund_id === fact.provider_refund_id) ??
+    (asked?.provider_refund_id === null ? asked : undefined);
   const operation = known ?? foreignRefund(ctx, change, fact);
   if (!known) addRefund(change, operation);
   applyRefundFact(change, operation.id, fact);
+  if (!known && asked && change.operation(operation.id).status === 'succeeded') {
+    // The provider forgot our key and gave the money back again under the same reference.
+    change.raise('refunded_too_much', operation.id, { other_operation_id: asked.id });
+  }
   return operation.id;
 }
 
@@ -105,7 +111,8 @@ function foreignRefund(ctx: PaymentsContext, change: Change, fact: RefundFact): 
     payment_id: id,
     kind: 'refund',
     origin: 'provider',
-    amount_minor: fact.amount_minor,
+    // One in another currency has no amount in the payment's; what it was told to be stands in its anomaly.
+    amount_minor: fact.currency === change.payment.currency ? fact.amount_minor : 0n,
     provider_key: operationProviderKey({
       installation_id: ctx.installation_id,
       client_id,

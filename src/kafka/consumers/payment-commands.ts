@@ -5,11 +5,12 @@ import { type Answer, SUCCESS_STATUS } from '../../contract/answer.js';
 import { parseChargeCommand, parseRefundCommand } from '../../contract/requests.js';
 import type { ChargeCommand, RefundCommand } from '../../domain/command.js';
 import { OncepayError } from '../../domain/errors.js';
-import { type BegunOnExisting, beginItem, beginOnExisting } from '../../payments/charge.js';
+import { type Begun, beginItem } from '../../payments/begin.js';
 import { deadlineIn } from '../../payments/clock.js';
 import type { PaymentsContext } from '../../payments/context.js';
 import { beginFollowUp } from '../../payments/follow-up.js';
 import { type Held, type Pursuable, resume } from '../../payments/run.js';
+import { beginOnExisting } from '../../payments/second-guard.js';
 import { beginCharges, type Origin } from '../../store/begin-charge.js';
 import { readPayment } from '../../store/payments.js';
 import { endLease } from '../../store/records.js';
@@ -131,7 +132,7 @@ async function beginUnder(
   tx: pg.PoolClient,
   held: Held,
   { saga, command, event }: Step,
-): Promise<BegunOnExisting> {
+): Promise<Begun> {
   const origin: Origin = { saga_id: saga.saga_id, step_name: saga.step_name, traceparent: event.traceparent };
   if (command.kind === 'refund') return beginFollowUp(payments, tx, held, command, origin);
   const item = beginItem(payments, held, command, origin);
@@ -150,7 +151,7 @@ async function follow(
   tx: pg.PoolClient,
   held: Held,
   step: Step,
-  begun: BegunOnExisting,
+  begun: Begun,
 ): Promise<AfterCommit | undefined> {
   switch (begun.type) {
     case 'pursue':
