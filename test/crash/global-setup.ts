@@ -1,5 +1,7 @@
 import { rmSync, writeFileSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
+import { STEPS } from './steps.js';
+import { KINDS } from './scenario.js';
 import { type CellReport, type FaultReport, readReports, REPORT_FOLDER } from './report.js';
 
 const DOCUMENT = fileURLToPath(new URL('../../docs/crash-matrix.md', import.meta.url));
@@ -41,9 +43,9 @@ ${cells.length} cells and ${faults.length} faults.
 }
 
 function matrix(cells: readonly CellReport[]): string {
-  const kinds = unique(cells.map(({ kind }) => kind));
-  const steps = unique(cells.map(({ step }) => step));
-  const columns = unique(cells.map(({ recovery, instances }) => `${recovery}, ${instances}`));
+  const kinds = KINDS.filter((kind) => cells.some((cell) => cell.kind === kind));
+  const steps = Object.keys(STEPS).filter((step) => cells.some((cell) => cell.step === step));
+  const columns = unique(cells.map(({ recovery, instances }) => `${recovery}, ${instances}`)).sort();
   const held = new Set(cells.map(({ kind, step, recovery, instances }) => `${kind}|${step}|${recovery}, ${instances}`));
   const lines = kinds.flatMap((kind) =>
     steps.map((step) => {

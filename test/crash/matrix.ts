@@ -14,6 +14,7 @@ import {
   prepare,
   send,
 } from './scenario.js';
+import { type StepName, STEPS } from './steps.js';
 import { expectHappened, rowsOf } from './truth.js';
 
 /**
@@ -21,33 +22,23 @@ import { expectHappened, rowsOf } from './truth.js';
  * restarted service or on another that never stopped. Every cell: one movement at the provider, the truth in the database,
  * the answer for whoever retries, and nothing left unfinished.
  */
-const STEPS = {
-  'after the reservation': 'reserved',
-  'after the operation row': 'begun',
-  'before the provider commits': 'pm_slow_700',
-  'after it commits, before it answers': 'pm_slow_answer_700',
-  'after its answer, before settling': 'answered',
-  'after settling, before our answer': 'settled',
-} as const;
-type StepName = keyof typeof STEPS;
 type Recovery = 'retry' | 'job';
 
 const LONG = { timeout: 20_000, interval: 50 };
 const CELL_TIMEOUT_MS = 60_000;
 
-for (const recovery of ['retry', 'job'] as const) {
-  for (const instances of [1, 2] as const) {
-    describe(`recovery by ${recovery}, ${instances} ${instances === 1 ? 'instance' : 'instances'}`, () => {
-      const world = new World(recovery, instances);
-      beforeAll(() => world.start(), CELL_TIMEOUT_MS);
-      afterAll(() => world.stop(), CELL_TIMEOUT_MS);
-      for (const step of Object.keys(STEPS) as StepName[]) {
-        for (const kind of KINDS) {
-          it(`${kind}: killed ${step}`, () => cell(world, kind, step), CELL_TIMEOUT_MS);
-        }
+/** All cells of one way to recover, over one or two instances. A file of its own each, so that they run side by side. */
+export function describeMatrix(recovery: Recovery, instances: 1 | 2): void {
+  describe(`recovery by ${recovery}, ${instances} ${instances === 1 ? 'instance' : 'instances'}`, () => {
+    const world = new World(recovery, instances);
+    beforeAll(() => world.start(), CELL_TIMEOUT_MS);
+    afterAll(() => world.stop(), CELL_TIMEOUT_MS);
+    for (const step of Object.keys(STEPS) as StepName[]) {
+      for (const kind of KINDS) {
+        it(`${kind}: killed ${step}`, () => cell(world, kind, step), CELL_TIMEOUT_MS);
       }
-    });
-  }
+    }
+  });
 }
 
 class World {

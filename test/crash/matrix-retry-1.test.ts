@@ -1,0 +1,3 @@
+import { describeMatrix } from './matrix.js';
+
+describeMatrix('retry', 1);
