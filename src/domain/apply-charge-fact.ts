@@ -1,3 +1,4 @@
+import { checkRefunded } from './apply-refund-fact.js';
 import type { Change } from './change.js';
 import type { ChargeFact } from './fact.js';
 import type { Failure, Operation } from './payment.js';
@@ -185,6 +186,7 @@ function captured(change: Change, operation: Operation, fact: ChargeFact, isNews
   if (fact.amount_captured_minor > change.payment.amount_captured_minor) {
     change.updatePayment({ amount_captured_minor: fact.amount_captured_minor });
   }
+  if (isNews) checkRefunded(change, operation.id);
 }
 
 function applyFailed(change: Change, operation: Operation, fact: ChargeFact): void {

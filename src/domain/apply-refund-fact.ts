@@ -1,8 +1,11 @@
 import type { Change } from './change.js';
 import type { RefundFact } from './fact.js';
-import type { Failure, Operation } from './payment.js';
+import type { Failure, Operation, PaymentStatus } from './payment.js';
 
 const REFUND_FAILED: Failure = { code: 'processing_error', message: 'The provider could not give the money back.' };
+
+/** What was captured is not known yet: a refund that is heard of first is compared once it is. */
+const MAY_BE_TAKEN: ReadonlySet<PaymentStatus> = new Set(['processing', 'requires_action', 'authorized']);
 
 /**
  * Applies what a provider says of one refund to its operation. The payment's counters follow: `refund_reserved` holds
@@ -52,20 +55,24 @@ function succeed(change: Change, known: Operation, fact: RefundFact): void {
     change.raise('amount_mismatch', known.id, { asked: String(known.amount_minor), told: String(fact.amount_minor) });
   }
   if (isOfPayment(change, known)) {
+    // A number of another currency is none that could be counted in ours.
+    const given_minor = fact.currency === change.payment.currency ? fact.amount_minor : known.amount_minor;
     change.updatePayment({
-      amount_refunded_minor: change.payment.amount_refunded_minor + fact.amount_minor,
+      amount_refunded_minor: change.payment.amount_refunded_minor + given_minor,
       refund_reserved_minor:
-        change.payment.refund_reserved_minor + fact.amount_minor - (wasGivenUp ? 0n : known.amount_minor),
+        change.payment.refund_reserved_minor + given_minor - (wasGivenUp ? 0n : known.amount_minor),
     });
-    change.updateOperation(known.id, { amount_minor: fact.amount_minor });
-    if (change.payment.amount_refunded_minor > change.payment.amount_captured_minor) {
-      change.raise('refunded_too_much', known.id, {
-        captured: String(change.payment.amount_captured_minor),
-        refunded: String(change.payment.amount_refunded_minor),
-      });
-    }
+    change.updateOperation(known.id, { amount_minor: given_minor });
+    if (!MAY_BE_TAKEN.has(change.payment.status)) checkRefunded(change, known.id);
   }
   change.publish('RefundSucceeded.v1', known.id);
+}
+
+/** Raises it where more was refunded than captured. */
+export function checkRefunded(change: Change, operation_id: string): void {
+  const { amount_captured_minor: captured, amount_refunded_minor: refunded } = change.payment;
+  if (refunded <= captured) return;
+  change.raise('refunded_too_much', operation_id, { captured: String(captured), refunded: String(refunded) });
 }
 
 /** Ends a refund that gave nothing back, or that the provider took back: its amount is free again. */

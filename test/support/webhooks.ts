@@ -80,7 +80,8 @@ export function told(status: string, payment: SimulatorPayment, more: Partial<Si
 
 export function refundEvent(
   payment: SimulatorPayment,
-  refund: Partial<SimulatorRefund> & Pick<SimulatorRefund, 'id' | 'status' | 'amount_minor'>,
+  refund: Partial<SimulatorRefund> &
+    Pick<SimulatorRefund, 'id' | 'status' | 'amount_minor'> & { readonly currency?: string },
 ): object {
   const whole = { reference: null, payment_id: payment.id, currency: payment.currency, failure_code: null, ...refund };
   return { type: `refund.${refund.status}`, timestamp: new Date().toISOString(), data: { payment, refund: whole } };
