@@ -2,7 +2,7 @@ import type pg from 'pg';
 import { uuidv7 } from 'uuidv7';
 import { applyFact } from '../domain/apply-outcome.js';
 import { addRefund, applyRefundFact } from '../domain/apply-refund-fact.js';
-import type { Change } from '../domain/change.js';
+import type { Anomaly, Change } from '../domain/change.js';
 import { operationProviderKey } from '../domain/command-hash.js';
 import type { Fact, RefundFact } from '../domain/fact.js';
 import type { Operation } from '../domain/payment.js';
@@ -11,7 +11,7 @@ import { emptyOperation } from '../store/begin-charge.js';
 import { findByProviderPayment, findByReference, type Found } from '../store/find-operation.js';
 import { insertAnomalies, insertEvents } from '../store/payments.js';
 import { markProcessed } from '../store/processed-event.js';
-import { type EventOutcome, keepEvent } from '../store/provider-events.js';
+import { type EventOutcome, isKnownToBeMissing, keepEvent } from '../store/provider-events.js';
 import { lockForChange, writeChange } from './change-payment.js';
 import type { PaymentsContext } from './context.js';
 import { PAYMENT_EVENTS_TOPIC } from './outbox-rows.js';
@@ -40,7 +40,7 @@ export async function applyEvent(
   const change = await lockForChange(tx, found.payment_id, refunds, 'webhook');
   if (!change) throw new Error(`payment ${found.payment_id} is gone`);
   const operation_id = applyTo(ctx, change, found, event, fact);
-  if (operation_id === null) return unknownOperation(ctx, tx, provider, event, found.payment_id);
+  if (operation_id === null) return unknownOperation(ctx, tx, provider, event, change);
   const outcome = change.isEmpty ? 'no_change' : 'applied';
   await writeChange(ctx, tx, change);
   return keepEvent(tx, provider, event, { outcome, payment_id: found.payment_id, operation_id });
@@ -128,40 +128,55 @@ function foreignRefund(ctx: PaymentsContext, change: Change, fact: RefundFact): 
   };
 }
 
+/**
+ * An operation of our installation that we do not have: an anomaly, of its payment where that is known. Providers tell of
+ * one thing in several events; it is one anomaly while nobody has resolved it.
+ */
 async function unknownOperation(
   ctx: PaymentsContext,
   tx: pg.PoolClient,
   provider: string,
   event: ProviderEvent,
-  payment_id: string | null,
+  change: Change | null,
 ): Promise<EventOutcome> {
+  const { event_id, fact } = event;
   const reference = (event.refund_metadata ?? event.charge_metadata)?.reference ?? '';
-  const detail = {
-    provider,
-    event_id: event.event_id,
-    reference,
-    provider_payment_id: event.fact?.provider_payment_id ?? '',
-  };
-  await insertAnomalies(tx, payment_id, [{ kind: 'unknown_operation', operation_id: null, detail }]);
-  const data = JSON.stringify({
-    payment_id,
-    operation_id: null,
-    payment: null,
-    anomaly: { kind: 'unknown_operation', ...detail },
-  });
-  const key = payment_id ?? reference;
+  const detail = { provider, event_id, reference, provider_payment_id: fact?.provider_payment_id ?? '' };
+  const anomaly: Anomaly = { kind: 'unknown_operation', operation_id: null, detail };
+  if (!(await isKnownToBeMissing(tx, reference))) {
+    if (change) await writeChange(ctx, tx, withAnomaly(change, anomaly));
+    else await recordWithoutPayment(ctx, tx, reference, anomaly);
+  }
+  const payment_id = change?.payment.id ?? null;
+  return keepEvent(tx, provider, event, { outcome: 'unknown_operation', payment_id });
+}
+
+/** Beside `raise`, which knows one anomaly of a kind where there is no operation: of a payment two may be missing. */
+function withAnomaly(change: Change, anomaly: Anomaly): Change {
+  change.anomalies.push(anomaly);
+  change.publish('PaymentAnomalyDetected.v1', null, anomaly);
+  return change;
+}
+
+async function recordWithoutPayment(
+  ctx: PaymentsContext,
+  tx: pg.PoolClient,
+  reference: string,
+  anomaly: Anomaly,
+): Promise<void> {
+  const { kind, detail } = anomaly;
+  await insertAnomalies(tx, null, [anomaly]);
   await insertEvents(tx, [
     {
       id: uuidv7(),
       topic: PAYMENT_EVENTS_TOPIC,
-      key,
+      key: reference,
       sequence: 0,
       type: 'PaymentAnomalyDetected.v1',
-      data,
+      data: JSON.stringify({ payment_id: null, operation_id: null, payment: null, anomaly: { kind, ...detail } }),
       traceparent: null,
     },
   ]);
-  ctx.metrics.countAnomaly('unknown_operation');
-  ctx.logger.warn({ anomaly: 'unknown_operation', ...detail }, 'anomaly');
-  return keepEvent(tx, provider, event, { outcome: 'unknown_operation', payment_id });
+  ctx.metrics.countAnomaly(kind);
+  ctx.logger.warn({ anomaly: kind, ...detail }, 'anomaly');
 }

@@ -80,6 +80,17 @@ export async function recordFailure(
   return rows[0]?.outcome ?? 'failing';
 }
 
+/** Whether an open anomaly says already that there is no operation of this reference. Walks what is unresolved only. */
+export async function isKnownToBeMissing(tx: pg.PoolClient, reference: string): Promise<boolean> {
+  const { rowCount } = await tx.query({
+    name: 'anomaly_of_reference',
+    text: `select 1 from anomaly
+           where resolved_at is null and kind = 'unknown_operation' and detail ->> 'reference' = $1 limit 1`,
+    values: [reference],
+  });
+  return rowCount === 1;
+}
+
 function factText(event: EventToKeep): string | null {
   if (!event.fact) return null;
   return JSON.stringify(event.fact, (_name, value: unknown) => {
