@@ -65,6 +65,35 @@ async function publishedUnder(key: string) {
   );
 }
 
+/** An event with members of its payment, or of its refund, left out or replaced. */
+function sent(event: object, at: 'payment' | 'refund', change: Record<string, unknown>): object {
+  const whole = event as { readonly data: Readonly<Record<string, object>> };
+  return { ...whole, data: { ...whole.data, [at]: { ...whole.data[at], ...change } } };
+}
+
+describe('an event that tells no more than it has to', () => {
+  it('of a refund: what its payment tells may be left out', async () => {
+    const payment = await made(system);
+    const given = { id: `sbx_ref_${randomUUID()}`, reference: null, status: 'succeeded', amount_minor: 300 } as const;
+    const event = refundEvent(await atProvider(system, payment), given);
+    const short = sent(event, 'refund', { payment_id: undefined, currency: undefined, failure_code: undefined });
+    expect(await take(short)).toEqual({ outcome: 'applied', payment_id: payment.id });
+    expect(await take(event)).toEqual({ outcome: 'no_change', payment_id: payment.id });
+    expect(await stateOf(system, payment)).toMatchObject({ refunded: 300, anomalies: [] });
+  });
+
+  it.each([
+    ['none', undefined],
+    ['null', null],
+    ['of another form', { reference: { id: 1 }, installation_id: INSTALLATION_ID, tags: ['a'] }],
+  ])('without metadata of ours (%s): not ours', async (_name, metadata) => {
+    const payment = await made(system, { payment_method: 'pm_requires_action' });
+    const event = sent(told('succeeded', await atProvider(system, payment)), 'payment', { metadata });
+    expect(await take(event)).toEqual({ outcome: 'foreign', payment_id: null });
+    expect(await stateOf(system, payment)).toMatchObject({ status: 'requires_action' });
+  });
+});
+
 describe('an event of our installation for an operation that we do not have', () => {
   it('is acknowledged, an anomaly without a payment, listed, counted and published', async () => {
     const view = unknownPayment(INSTALLATION_ID);

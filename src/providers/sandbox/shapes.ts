@@ -21,9 +21,12 @@ export const paymentShape = z.object({
   currency: z.string().length(3),
   failure_code: z.string().nullable(),
   next_action: z.object({ type: z.string(), url: z.string() }).nullable(),
-  metadata: z.record(z.string(), z.string()),
+  /** Whatever others put on payments that are not ours. */
+  metadata: z.record(z.string(), z.unknown()).nullish(),
 });
 type PaymentShape = z.output<typeof paymentShape>;
+
+const metadataShape = z.object({ reference: z.string(), installation_id: z.string(), external_payment_id: z.string() });
 
 export const refundShape = z.object({
   id: z.string().min(1),
@@ -36,6 +39,15 @@ export const refundShape = z.object({
   failure_code: z.string().nullable(),
 });
 export type RefundShape = z.output<typeof refundShape>;
+
+/** A refund within an event: its payment stands beside it, so what that tells may be left out. */
+export const eventRefundShape = refundShape.partial({ payment_id: true, currency: true, failure_code: true });
+type EventRefundShape = z.output<typeof eventRefundShape>;
+
+export function wholeRefund(refund: EventRefundShape, payment: PaymentShape): RefundShape {
+  const { payment_id = payment.id, currency = payment.currency, failure_code = null } = refund;
+  return { ...refund, payment_id, currency, failure_code };
+}
 
 export const listOf = <Shape extends z.ZodType>(shape: Shape) => z.object({ data: z.array(shape) });
 
@@ -77,8 +89,7 @@ export function refundFact(refund: RefundShape): RefundFact {
 }
 
 /** The metadata that we gave, whole; null: not ours. */
-export function ourMetadata(metadata: Readonly<Record<string, string>>): ProviderMetadata | null {
-  const { reference, installation_id, external_payment_id } = metadata;
-  if (reference === undefined || installation_id === undefined || external_payment_id === undefined) return null;
-  return { reference, installation_id, external_payment_id };
+export function ourMetadata({ metadata }: Pick<PaymentShape, 'metadata'>): ProviderMetadata | null {
+  const ours = metadataShape.safeParse(metadata);
+  return ours.success ? ours.data : null;
 }

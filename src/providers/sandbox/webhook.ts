@@ -2,7 +2,15 @@ import { createHmac, timingSafeEqual } from 'node:crypto';
 import type { IncomingHttpHeaders } from 'node:http';
 import { z } from 'zod';
 import { InvalidSignature, type ProviderEvent } from '../provider.js';
-import { chargeFact, ourMetadata, paymentShape, type RefundShape, refundFact, refundShape } from './shapes.js';
+import {
+  chargeFact,
+  eventRefundShape,
+  ourMetadata,
+  paymentShape,
+  type RefundShape,
+  refundFact,
+  wholeRefund,
+} from './shapes.js';
 
 /** How far the signed time may be from ours, either way. */
 const TOLERANCE_S = 300;
@@ -10,7 +18,7 @@ const LONGEST_ID = 255;
 
 const eventShape = z.object({ type: z.string().min(1), timestamp: z.string(), data: z.unknown().optional() });
 const paymentData = z.object({ payment: paymentShape });
-const refundData = z.object({ payment: paymentShape, refund: refundShape });
+const refundData = z.object({ payment: paymentShape, refund: eventRefundShape });
 
 const PAYMENT_EVENTS = new Set([
   'payment.authorized',
@@ -48,12 +56,13 @@ export function parseWebhook(keys: readonly Buffer[], headers: IncomingHttpHeade
   const about = { event_id, type, occurred_at };
   if (PAYMENT_EVENTS.has(type)) {
     const { payment } = read(paymentData, data, `the data of ${type}`);
-    const charge_metadata = ourMetadata(payment.metadata);
+    const charge_metadata = ourMetadata(payment);
     return { ...about, charge_metadata, refund_metadata: null, fact: chargeFact(payment) };
   }
   if (REFUND_EVENTS.has(type)) {
-    const { payment, refund } = read(refundData, data, `the data of ${type}`);
-    const charge_metadata = ourMetadata(payment.metadata);
+    const { payment, refund: told } = read(refundData, data, `the data of ${type}`);
+    const refund = wholeRefund(told, payment);
+    const charge_metadata = ourMetadata(payment);
     const refund_metadata = refundMetadata(charge_metadata, refund);
     return { ...about, charge_metadata, refund_metadata, fact: refundFact(refund) };
   }
