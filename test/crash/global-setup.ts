@@ -8,10 +8,9 @@ const DOCUMENT = fileURLToPath(new URL('../../docs/crash-matrix.md', import.meta
 
 /** Collects what held and, for a whole run (`npm run test:crash`), writes it down. */
 export default function setup(): () => void {
+  if (process.env.CRASH_MATRIX_WRITES !== '1') return () => undefined;
   rmSync(REPORT_FOLDER, { recursive: true, force: true });
-  return () => {
-    if (process.env.CRASH_MATRIX_WRITES === '1') writeFileSync(DOCUMENT, documentOf(readReports()));
-  };
+  return () => writeFileSync(DOCUMENT, documentOf(readReports()));
 }
 
 function documentOf(reports: readonly (CellReport | FaultReport)[]): string {
