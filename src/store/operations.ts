@@ -31,7 +31,9 @@ export async function recordAttempts(
   if (record.attempts.length === 0) return;
   await connection.query({
     name: 'attempt_finish',
-    text: `update operation set attempts = attempts || $2::jsonb, attempts_finished = attempts_finished + $3 where id = $1`,
+    // Not twice: a settle whose acknowledgement was lost has written them already.
+    text: `update operation set attempts = attempts || $2::jsonb, attempts_finished = attempts_finished + $3
+           where id = $1 and not attempts @> $2::jsonb`,
     values: [operation_id, JSON.stringify(record.attempts), record.sent],
   });
 }

@@ -37,7 +37,8 @@ async function checkMoney(system: TestSystem): Promise<void> {
     ]);
     expect(moved.length, `movements of payment ${payment_id}`).toBeLessThanOrEqual(twice.length > 0 ? 2 : 1);
     for (const operation of tries) {
-      expect(operation.attempts_finished).toBeLessThanOrEqual(operation.attempts_started);
+      const { attempts_started, attempts_finished } = operation;
+      expect(attempts_finished, `attempts of ${operation.id}`).toBeLessThanOrEqual(attempts_started);
       const isTaken = operation.status === 'succeeded' || operation.status === 'authorized';
       if (operation.status === 'processing') continue;
       expect(byReference.has(operation.provider_key), `operation ${operation.id} is ${operation.status}`).toBe(isTaken);
