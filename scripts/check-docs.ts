@@ -118,7 +118,7 @@ function runPage(blocks: readonly Block[], facts: Facts): void {
   const { stdout } = spawnSync('bash', ['-c', script.join('\n')], {
     encoding: 'utf8',
     maxBuffer: 64 * 1024 * 1024,
-    env: { ...process.env, CI: '' },
+    env: { ...process.env, CI: '', DATA_DIR: folder },
   });
   ran.forEach(({ block, expected }, index) => judge(block, expected, outputOf(stdout, index)));
 }
