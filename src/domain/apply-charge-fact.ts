@@ -24,9 +24,17 @@ const NOT_CANCELABLE: Failure = { code: 'provider_rejected', message: 'The money
  */
 export function applyChargeFact(change: Change, operation_id: string, fact: ChargeFact): void {
   const known = change.operation(operation_id);
+  const isAnother = known.provider_payment_id !== null && known.provider_payment_id !== fact.provider_payment_id;
+  // Made under the same reference by a provider that forgot our key. Only that it took money says something here.
+  if (isAnother && fact.status !== 'authorized' && fact.status !== 'succeeded') return undefined;
   if (known.provider_payment_id === null)
     change.updateOperation(operation_id, { provider_payment_id: fact.provider_payment_id });
-  if (isLeading(change, known) && change.payment.provider_payment_id !== fact.provider_payment_id && !isTaken(change)) {
+  if (
+    !isAnother &&
+    isLeading(change, known) &&
+    change.payment.provider_payment_id !== fact.provider_payment_id &&
+    !isTaken(change)
+  ) {
     change.updatePayment({ provider_payment_id: fact.provider_payment_id });
   }
   switch (fact.status) {
@@ -126,7 +134,7 @@ function applyTaken(change: Change, operation: Operation, fact: ChargeFact): voi
   // An older event: what was canceled or has expired holds no money any more. That money was *taken* is never ignored.
   if (status === 'authorized' && isOver(operation)) return;
   // News of the charge whose money the payment has, its capture for instance, is not about the one that came beside it.
-  const isOwn = isTaken(change) && isLeading(change, operation);
+  const isOwn = isTaken(change) && operation.provider_payment_id === change.payment.provider_payment_id;
   const other = isOwn ? undefined : change.operations.find((o) => o.id !== operation.id && holdsMoney(o));
   const givenUpBy = operation.status === 'failed' ? operation.resolved_by : null;
   const wasTaken = operation.status === 'succeeded' || operation.status === 'authorized';
@@ -139,7 +147,12 @@ function applyTaken(change: Change, operation: Operation, fact: ChargeFact): voi
     change.raise('paid_twice', operation.id, { other_provider_payment_id: fact.provider_payment_id });
     return;
   }
-  const moved = change.moveOperation(operation.id, status, { failure: null, needs_review_at: null });
+  const { provider_payment_id } = fact;
+  const moved = change.moveOperation(operation.id, status, {
+    provider_payment_id,
+    failure: null,
+    needs_review_at: null,
+  });
   if (moved && fact.amount_minor > operation.amount_minor) {
     change.raise('amount_mismatch', operation.id, {
       asked: String(operation.amount_minor),
@@ -156,7 +169,7 @@ function applyTaken(change: Change, operation: Operation, fact: ChargeFact): voi
   change.movePayment(status, operation.id, {
     failure: null,
     next_action: null,
-    provider_payment_id: fact.provider_payment_id,
+    provider_payment_id,
   });
 }
 
