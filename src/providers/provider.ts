@@ -31,7 +31,7 @@ export interface PaymentProvider {
   ): Promise<Fact | 'not_found' | 'not_visible_yet'>;
   /**
    * Verifies the signature over the raw bytes first, and only then reads them.
-   * @throws InvalidSignature
+   * @throws InvalidSignature; any other error means signed, but not to be read: counted, and parked in the end
    */
   parseWebhook(headers: IncomingHttpHeaders, rawBody: Buffer): ProviderEvent;
   /**
