@@ -258,7 +258,7 @@ describe('a provider that is not configured any more', () => {
     expect(operations).toMatchObject([{ status: 'processing' }]);
     const [row] = await checksOf(body.external_payment_id);
     expect(row!.in_ms).toBeGreaterThan(30_000);
-    expect(without.log.filter((line) => line['level'] === 'error')).toEqual([]);
+    expect(without.log.filter((line) => line.level === 'error')).toEqual([]);
   });
 
   it('a lease that is over is not taken again and again: its key waits open', async () => {
