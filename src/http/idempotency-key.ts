@@ -38,18 +38,23 @@ export function readIdempotencyKey(rawHeaders: readonly string[]): string {
  */
 export function parseIdempotencyKey(text: string): string {
   if (text === '') throw invalid('The Idempotency-Key is empty.');
-  const quoted = QUOTED.exec(text);
-  if (quoted === null && text.includes('"')) {
+  const inner = unquoted(text);
+  if (inner === null && text.includes('"')) {
     throw invalid(
       'The Idempotency-Key has a quote that is not a pair around the whole key; send it bare, or as "key" with \\" and \\\\ inside.',
     );
   }
-  const key = quoted?.[1] === undefined ? text : quoted[1].replace(/\\(["\\])/g, '$1');
+  const key = inner ?? text;
   if (key.length > MAX_KEY_LENGTH) throw invalid(`The Idempotency-Key has more than ${MAX_KEY_LENGTH} characters.`);
   if (!KEY.test(key)) {
     throw invalid('The Idempotency-Key must be 1 to 255 characters of printable ASCII, with no space at either end.');
   }
   return key;
+}
+
+/** What a structured field's string says: `abc` for `"abc"`; null for what is none. */
+export function unquoted(text: string): string | null {
+  return QUOTED.exec(text)?.[1]?.replace(/\\(["\\])/g, '$1') ?? null;
 }
 
 function invalid(detail: string): OncepayError {

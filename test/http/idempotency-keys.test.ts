@@ -260,14 +260,27 @@ describe('keys of every form', () => {
     const key = String.raw`say "hello" \ ${randomUUID()}`;
     const quoted = `"${key.replace(/["\\]/g, String.raw`\$&`)}"`;
     const payment = await made(system, {}, { key: quoted });
-    expect(await status(key)).toMatchObject({ key, state: 'done', resource: paymentAt(payment.id, 'succeeded') });
-    await isUnknown(quoted);
+    for (const asked of [key, quoted]) {
+      const resource = paymentAt(payment.id, 'succeeded');
+      expect(await status(asked)).toMatchObject({ key, state: 'done', resource });
+    }
+    await isUnknown(key.replaceAll('"', ''));
   });
 
-  it('a quoted key and the bare one are the same', async () => {
+  it('a quoted key and the bare one are the same, also when asked for', async () => {
     const bare = randomUUID();
     const payment = await made(system, {}, { key: `"${bare}"` });
-    expect((await status(bare)).resource.id).toBe(payment.id);
+    for (const asked of [bare, `"${bare}"`]) {
+      expect(await status(asked)).toMatchObject({ key: bare, resource: { id: payment.id } });
+    }
+    await isUnknown(`"${bare}`);
+  });
+
+  it('a key that has quotes around it comes before the bare one', async () => {
+    const bare = randomUUID();
+    await made(system, {}, { key: bare });
+    const withQuotes = await made(system, {}, { key: String.raw`"\"${bare}\""` });
+    expect((await status(`"${bare}"`)).resource.id).toBe(withQuotes.id);
   });
 
   it('what can be no key is not found, or too long, and never an error of ours', async () => {

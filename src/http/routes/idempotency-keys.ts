@@ -4,6 +4,7 @@ import { KeyStatus } from '../../contract/schemas.js';
 import { OncepayError } from '../../domain/errors.js';
 import type { PaymentsContext } from '../../payments/context.js';
 import { type KeyRow, readKey } from '../../store/queries.js';
+import { unquoted } from '../idempotency-key.js';
 import { documented } from '../openapi-route.js';
 import { clientOf } from '../request.js';
 
@@ -30,13 +31,25 @@ export async function idempotencyKeyRoutes(
       }),
     },
     async (request) => {
-      // A NUL can't be in a key, nor in a query to the database.
       const { key } = request.params;
-      const row = key.includes('\u0000') ? undefined : await readKey(payments.pool, clientOf(request).id, key);
-      if (!row) throw new OncepayError('not_found', 'There is no such key, or its answer has expired.');
+      // A NUL can't be in a key, nor in a query to the database.
+      if (key.includes('\u0000')) throw noSuchKey();
+      const client_id = clientOf(request).id;
+      const row = (await readKey(payments.pool, client_id, key)) ?? (await readQuoted(payments, client_id, key));
+      if (!row) throw noSuchKey();
       return keyView(row);
     },
   );
+}
+
+/** Who sent a key as `"abc"` may ask for it so: it is the key `abc`, unless there is one that has the quotes in it. */
+async function readQuoted({ pool }: PaymentsContext, client_id: string, text: string): Promise<KeyRow | undefined> {
+  const key = unquoted(text);
+  return key === null ? undefined : readKey(pool, client_id, key);
+}
+
+function noSuchKey(): OncepayError {
+  return new OncepayError('not_found', 'There is no such key, or its answer has expired.');
 }
 
 function keyView(row: KeyRow) {
