@@ -112,12 +112,15 @@ describe('two event ids that say the same', () => {
     await heard(system, payment);
     const failed = told('failed', await atProvider(system, payment));
     const ids = Array.from({ length: 10 }, newEventId);
+    const countBoth = async () => (await counted(system.first, 'no_change')) + (await counted(other, 'no_change'));
+    const before = await countBoth();
     await Promise.all(
       ids.map((event_id, n) => deliver(system, failed, { event_id, instance: n % 2 === 0 ? system.first : other })),
     );
     const outcomes = await Promise.all(ids.map(async (id) => (await eventRow(system, id))?.outcome));
     expect(outcomes.filter((outcome) => outcome === 'applied')).toHaveLength(1);
     expect(outcomes.filter((outcome) => outcome === 'no_change')).toHaveLength(9);
+    expect(await countBoth()).toBe(before + 9);
     expect((await stateOf(system, payment)).events).toEqual(['PaymentRequiresAction', 'PaymentFailed']);
   });
 });

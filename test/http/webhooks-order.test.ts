@@ -195,10 +195,11 @@ describe('captured at the provider’s own side', () => {
 
   it('while our own capture is in flight: one movement, and its key is answered', async () => {
     const { payment } = await held();
-    await system.simulator.next(payment.provider_payment_id, 'capture', 'pm_slow_2000');
+    const begun = system.first.holdAt('begun');
     const asking = capture(system, payment.id).then((answer) => answer);
-    await vi.waitFor(async () => expect((await stateOf(system, payment)).operations).toHaveLength(2), WAIT);
+    await begun.reached;
     await system.simulator.dashboard(payment.provider_payment_id, 'capture');
+    begun.release();
     const answer = await asking;
     expect(answer.status).toBe(200);
     expect(answer.body).toMatchObject({ status: 'succeeded', amount_captured: '10.00' });

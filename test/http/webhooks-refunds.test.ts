@@ -1,20 +1,10 @@
 import { randomUUID } from 'node:crypto';
-import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { newCharge, TestSystem } from '../support/app.js';
 import { get, type Made, made, refund, rows } from '../support/follow-up.js';
 import { SimulatorApi } from '../support/simulator-api.js';
 import type { SimulatorPayment } from '../support/simulator.js';
-import {
-  atProvider,
-  deliver,
-  eventRow,
-  heard,
-  newEventId,
-  refundEvent,
-  stateOf,
-  told,
-  WAIT,
-} from '../support/webhooks.js';
+import { atProvider, deliver, eventRow, heard, newEventId, refundEvent, stateOf, told } from '../support/webhooks.js';
 
 let system: TestSystem;
 beforeAll(async () => {
@@ -77,10 +67,12 @@ describe('a refund made at the provider’s dashboard', () => {
 
   it('of all, while a refund of ours is in flight: one of them happens, no money goes out twice', async () => {
     const payment = await charged();
-    await system.simulator.next(payment.provider_payment_id, 'refund', 'pm_slow_1500');
+    const held = system.first.holdAt('begun');
     const asking = refund(system, payment.id, { amount: '10.00' }).then((answer) => answer);
-    await vi.waitFor(async () => expect((await stateOf(system, payment)).reserved).toBe(1000), WAIT);
+    await held.reached;
+    expect(await stateOf(system, payment)).toMatchObject({ reserved: 1000, refunded: 0 });
     await system.simulator.dashboard(payment.provider_payment_id, 'refund');
+    held.release();
     const answer = await asking;
     expect(answer.status).toBe(201);
     expect(answer.body).toMatchObject({ status: 'failed' });
