@@ -12,6 +12,7 @@ import { BODY_LIMIT_BYTES, bodyParser } from './http/body-parser.js';
 import { draining } from './http/draining.js';
 import { idempotency } from './http/idempotency.js';
 import { healthRoutes } from './http/health.js';
+import { hostHeader } from './http/host-header.js';
 import { metricsRoute } from './http/metrics-route.js';
 import { openApi } from './http/openapi.js';
 import { pages } from './http/pages.js';
@@ -58,6 +59,7 @@ export async function buildApp(dependencies: AppDependencies): Promise<FastifyIn
   checkAccessAtStart(app);
   await app.register(requestLog, { metrics });
   await app.register(draining);
+  await app.register(hostHeader);
   await app.register(unrouted);
   await app.register(auth, { ...keys, onFailure: await failureLimit(app) });
   await app.register(clientRateLimit, { per_second: config.rate_limit_per_second });
@@ -99,7 +101,11 @@ function newServer(logger: FastifyBaseLogger): FastifyInstance {
     trustProxy: false,
     return503OnClosing: false, // http/draining.ts says it as a problem
     requestTimeout: REQUEST_TIMEOUT_MS,
-    http: { headersTimeout: HEADERS_TIMEOUT_MS, connectionsCheckingInterval: TIMEOUT_CHECK_INTERVAL_MS },
+    http: {
+      headersTimeout: HEADERS_TIMEOUT_MS,
+      connectionsCheckingInterval: TIMEOUT_CHECK_INTERVAL_MS,
+      requireHostHeader: false, // http/host-header.ts says it as a problem
+    },
     routerOptions: { maxParamLength: PATH_PART_MAX_LENGTH },
     rewriteUrl: (request) => (request.url === '*' ? '/*' : (request.url ?? '/')),
     frameworkErrors: handleFrameworkError,

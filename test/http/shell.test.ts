@@ -105,6 +105,15 @@ describe('every answer', () => {
     expect(answer.headers['request-id']).toMatch(UUID_V7);
   });
 
+  it('a request without Host is a problem too, except in HTTP/1.0, which has none', async () => {
+    const answer = await sendRaw(shell.url, 'GET /health/live HTTP/1.1\r\n\r\n');
+    expect(answer.status).toBe(400);
+    expect(answer.headers['content-type']).toMatch(/^application\/problem\+json/);
+    const problem = JSON.parse(answer.body) as Record<string, unknown>;
+    expect(problem).toMatchObject({ code: 'validation_failed', request_id: answer.headers['request-id'] });
+    expect((await sendRaw(shell.url, 'GET /health/live HTTP/1.0\r\n\r\n')).status).toBe(200);
+  });
+
   it('an expectation that nobody knows is ignored', async () => {
     const answer = await sendRaw(shell.url, 'GET /things/1 HTTP/1.1\r\nHost: x\r\nExpect: miracles\r\n\r\n');
     expect(answer.status).toBe(200);
