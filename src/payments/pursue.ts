@@ -155,8 +155,9 @@ async function closeEarlierTries(
     (o) => o.kind === 'charge' && o.try_number < operation.try_number && o.status !== 'void',
   );
   for (const declined of earlier) {
-    if (declined.closed_at !== null) continue;
+    // Before it counts that it was taken for closed: what a provider tells of money is never too late.
     if (isTaken(declined.status)) return { type: 'previous_took', previous_id: declined.id, fact: null };
+    if (declined.closed_at !== null) continue;
     const fact = await closedFact(ctx, { payment, operations, operation: declined }, deadline, log);
     if (!fact) return { type: 'unknown', reason: 'earlier_try_not_closed' };
     if (isTaken(fact.status)) return { type: 'previous_took', previous_id: declined.id, fact };

@@ -2,9 +2,11 @@ import { randomUUID } from 'node:crypto';
 import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
 import { reconcileRound } from '../../src/jobs/reconciliation.js';
 import { recoverRound } from '../../src/jobs/recovery.js';
+import { changePayment } from '../../src/payments/change-payment.js';
 import type { PaymentProvider } from '../../src/providers/provider.js';
 import { claimDue } from '../../src/store/operations.js';
 import { newCharge, type TestInstance, TestSystem } from '../support/app.js';
+import { chargeFact } from '../support/domain.js';
 import { checkInvariants } from '../support/invariants.js';
 
 let system: TestSystem;
@@ -111,29 +113,47 @@ describe('an operation that the provider has never heard of', () => {
       `select o.id, o.payment_id from operation o join payment p on p.id = o.payment_id where p.external_payment_id = $1`,
       [body.external_payment_id],
     );
-    const { changePayment } = await import('../../src/payments/change-payment.js');
     await changePayment(other.payments, {
       payment_id: row!.payment_id,
       cause: 'webhook',
       fact: {
         operation_id: row!.id,
-        fact: {
-          type: 'charge',
-          status: 'failed',
-          provider_payment_id: 'sbx_pay_told',
-          amount_minor: 1000n,
-          currency: 'EUR',
-          amount_captured_minor: 0n,
-          amount_refunded_minor: 0n,
-          failure: { code: 'card_declined', message: 'No.' },
-          next_action: null,
-          closed: true,
-        },
+        fact: chargeFact({ status: 'failed', provider_payment_id: 'sbx_pay_told', closed: true }),
       },
     });
     const { operations } = await system.rowsOf(body.external_payment_id);
     expect(operations).toMatchObject([{ status: 'failed', needs_review_at: null }]);
     expect((await system.charge(body, { key }).expect(201)).body).toMatchObject({ status: 'failed' });
+  });
+});
+
+describe('a try before that took the money after all', () => {
+  it('although it was taken for closed: the new try is not sent', async () => {
+    const body = newCharge({ payment_method: 'pm_decline_card_declined' });
+    const { body: declined } = await system.charge(body).expect(201);
+    const key = randomUUID();
+    const again = { ...body, payment_method: 'pm_success' };
+    const held = system.first.holdAt('begun');
+    const paid = system.charge(again, { key }).then((answer) => answer);
+    await held.reached;
+    const [first] = (await system.rowsOf(body.external_payment_id)).operations;
+    await system.query('update operation set closed_at = clock_timestamp() where id = $1', [first!.id]);
+    await changePayment(other.payments, {
+      payment_id: declined.id,
+      cause: 'webhook',
+      fact: { operation_id: first!.id, fact: chargeFact({ provider_payment_id: declined.provider_payment_id }) },
+    });
+    held.release();
+    expect(await paid).toMatchObject({ status: 201, body: { id: declined.id, status: 'succeeded' } });
+    expect((await system.rowsOf(body.external_payment_id)).operations.map(({ status }) => status)).toEqual([
+      'succeeded',
+      'void',
+    ]);
+    expect(
+      (await system.calls(body.external_payment_id)).filter(({ operation }) => operation === 'charge'),
+    ).toHaveLength(1);
+    // Our own invention above, that the provider knows nothing of: taken back, so that what is looked at in the end is true.
+    await system.query(`update operation set status = 'failed' where id = $1`, [first!.id]);
   });
 });
 
