@@ -1,6 +1,5 @@
 import { randomUUID } from 'node:crypto';
 import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
-import type { Jobs } from '../../src/jobs/index.js';
 import { type TestInstance, TestSystem } from '../support/app.js';
 import { cancel, get, ledger, type Made, made, moved, refund, rows } from '../support/follow-up.js';
 import { age, DEAF, HEARING, operate, TAKEN_UNSEEN, tell, unknownCharge } from '../support/operators.js';
@@ -11,16 +10,13 @@ const CANCELED = ['--outcome', 'succeeded', '--evidence', 'not held', '--reason'
 
 let system: TestSystem;
 let hearing: TestInstance;
-let jobs: Jobs;
 /** Requests that stand still until the end. */
 const held: Promise<unknown>[] = [];
 beforeAll(async () => {
   system = await TestSystem.start({ ...DEAF, env: { AUTO_REFUND_ANOMALIES: 'true' } });
   hearing = await system.join(HEARING);
-  jobs = hearing.startJobs();
 });
 afterAll(async () => {
-  await jobs.stop();
   await system.close();
   await Promise.allSettled(held);
 });
@@ -48,10 +44,13 @@ async function refundsOf(payment_id: string) {
   return (await rows(system, payment_id)).operations.filter(({ kind }) => kind === 'refund');
 }
 
-async function untilRefunded(payment_id: string): Promise<void> {
+/** Reconciliation sends it. */
+async function untilRefunded(...payment_ids: string[]): Promise<void> {
+  const jobs = hearing.startJobs();
   await vi.waitFor(async () => {
-    expect(await refundsOf(payment_id)).toMatchObject([{ status: 'succeeded' }]);
+    for (const id of payment_ids) expect(await refundsOf(id)).toMatchObject([{ status: 'succeeded' }]);
   }, WAIT);
+  await jobs.stop();
 }
 
 describe('paid twice', () => {
@@ -94,7 +93,7 @@ describe('paid twice', () => {
   it('two excesses of two payments are two refunds', async () => {
     const payments = [await paidTwice(), await paidTwice()];
     for (const payment of payments) await tell(system, hearing, payment.excess, 'payment.succeeded');
-    for (const payment of payments) await untilRefunded(payment.id);
+    await untilRefunded(...payments.map(({ id }) => id));
     for (const payment of payments) {
       expect((await moved(system, payment)).filter((movement) => movement.startsWith('refund'))).toEqual([
         'refund 3000',

@@ -161,7 +161,7 @@ describe('show', () => {
 
 describe('retry', () => {
   it('has it asked about at once, from the beginning of its patience, and is recorded', async () => {
-    const charge = await unknownCharge(system, 'pm_commit_then_error+pm_lookup_lag_1500');
+    const charge = await unknownCharge(system, 'pm_commit_then_error+pm_lookup_lag_4000');
     await system.query(`update operation set needs_review_at = now(), check_at = null, checks = 99 where id = $1`, [
       charge.operation_id,
     ]);
