@@ -1,0 +1,99 @@
+import { randomUUID } from 'node:crypto';
+import { afterAll, beforeAll, expect, it, vi } from 'vitest';
+import type { Step } from '../../src/payments/context.js';
+import { newCharge, type TestInstance, TestSystem } from '../support/app.js';
+import { checkInvariants } from '../support/invariants.js';
+
+let system: TestSystem;
+let instances: TestInstance[];
+beforeAll(async () => {
+  system = await TestSystem.start({ webhooks: true, env: { PROVIDER_TIMEOUT_MS: '300' } });
+  instances = [system.first, await system.join()];
+  for (const instance of instances) instance.startJobs();
+});
+afterAll(() => system.close(checkInvariants));
+
+const METHODS = [
+  'pm_success',
+  'pm_commit_then_hang',
+  'pm_commit_then_reset',
+  'pm_late_commit_200',
+  'pm_lookup_lag_400+pm_commit_then_reset',
+  'pm_unavailable_once',
+  'pm_async_success_100',
+  'pm_slow_answer_150',
+  'pm_webhook_first',
+  'pm_decline_card_declined',
+  'pm_decline_then_succeed_80',
+  'pm_webhook_first+pm_decline_then_succeed_50+pm_commit_then_reset',
+];
+const STEPS: readonly Step[] = ['reserved', 'begun', 'answered', 'settled'];
+
+/** Half of all leases end at any moment, whoever holds them; somewhere a request stands still for a while. */
+async function disturb(isOver: () => boolean): Promise<void> {
+  for (let n = 0; !isOver(); n += 1) {
+    const held = instances[n % 2]!.holdAt(STEPS[n % STEPS.length]!);
+    for (let looks = 0; looks < 5; looks += 1) {
+      await system.query(
+        `with chosen as (select client_id, key from idempotency_record where state = 'in_progress' and random() < 0.5
+                       order by client_id, key for no key update skip locked)
+         update idempotency_record r set lease_until = clock_timestamp() - interval '1 second'
+         from chosen c where c.client_id = r.client_id and c.key = r.key`,
+      );
+    }
+    held.release();
+  }
+}
+
+it('leases run out under living owners, all the time: one movement per payment, one answer per key, nothing stuck', async () => {
+  const answers = new Map<string, string>();
+  /** A client: repeats its key on any instance until it has its final answer; after a decline it pays again, at times. */
+  async function client(external_payment_id: string, from: number): Promise<void> {
+    for (let tries = 0; tries < 3; tries += 1) {
+      const key = randomUUID();
+      const body = newCharge({ external_payment_id, payment_method: METHODS[(from + tries) % METHODS.length] });
+      let round = 0;
+      const final = await vi.waitFor(
+        async () => {
+          const instance = instances[(from + round++) % 2]!;
+          const answer = await system.charge(body, { key, instance, ...(round % 3 === 0 && { wait_s: 1 }) });
+          const isFinal = [200, 201].includes(answer.status) || answer.body.code === 'external_payment_id_taken';
+          if (isFinal) return answer;
+          expect([202, 409]).toContain(answer.status);
+          throw new Error(`${answer.status} ${answer.text}`);
+        },
+        { timeout: 15_000, interval: 60 },
+      );
+      answers.set(key, final.text);
+      expect((await system.charge(body, { key })).text).toBe(final.text);
+      if (final.body.status !== 'failed') return;
+    }
+  }
+
+  const names = Array.from({ length: 24 }, () => `lease-${randomUUID()}`);
+  let isOver = false;
+  const disturbing = disturb(() => isOver);
+  await Promise.all(names.flatMap((name, n) => [client(name, n), client(name, n + 5)]));
+  isOver = true;
+  await disturbing;
+
+  await vi.waitFor(
+    async () => {
+      const open = await system.query(`select 1 from idempotency_record where state <> 'done'`);
+      const unknown = await system.query(`select 1 from operation where status = 'processing'`);
+      const untold = (await system.simulator.events()).filter((event) => !event.is_delivered);
+      expect([open.length, unknown.length, untold.length]).toEqual([0, 0, 0]);
+    },
+    { timeout: 15_000 },
+  );
+  for (const name of names) {
+    await vi.waitFor(async () => {
+      const { payments, anomalies } = await system.rowsOf(name);
+      expect(await system.movements(name)).toHaveLength(payments[0]!.status === 'succeeded' ? 1 : 0);
+      expect(payments).toHaveLength(1);
+      expect(anomalies).toEqual([]);
+    });
+  }
+  const records = await system.query<{ key: string; body: string }>('select key, body from idempotency_record');
+  for (const { key, body } of records) expect(body).toBe(answers.get(key));
+}, 60_000);
