@@ -211,7 +211,7 @@ describe('while somebody else is at it', () => {
     const webhook = async () => {
       for (let round = 0; round < 25; round += 1) {
         const [item] = some(1);
-        told += await inTransaction(pool, async (tx) => {
+        const failed = await inTransaction(pool, async (tx) => {
           const dossier = await lockDossier(tx, item!.payment.id);
           if (dossier?.payment.status !== 'processing') return 0;
           await tx.query(
@@ -228,6 +228,8 @@ describe('while somebody else is at it', () => {
           await answerWaiting(tx, item!.operation.id, answer);
           return 1;
         });
+        // Not `told += await`: that reads the sum before it waits, and two of us add to it.
+        told += failed;
       }
     };
     await Promise.all([settler(), settler(), settler(), settler(), taker(), taker(), webhook(), webhook()]);
