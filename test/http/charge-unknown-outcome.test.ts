@@ -82,6 +82,19 @@ describe('a key that was answered 202', () => {
     );
   });
 
+  it('and was forgotten by whoever ended the operation gets its answer when it asks, for good', async () => {
+    const body = newCharge();
+    const key = randomUUID();
+    const made = await system.charge(body, { key }).expect(201);
+    await system.query(
+      `update idempotency_record set state = 'open', http_status = null, body = null, expires_at = null where key = $1`,
+      [key],
+    );
+    const answer = await system.charge(body, { key }).expect(201);
+    expect(answer.body).toEqual(made.body);
+    expect(await system.record(key)).toMatchObject({ state: 'done', http_status: 201, body: answer.text });
+  });
+
   it('and a second key of the same command both get the final answer, 201 and 200', async () => {
     const body = newCharge({ payment_method: 'pm_async_success_800' });
     const [first, second] = [randomUUID(), randomUUID()];

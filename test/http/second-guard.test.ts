@@ -38,6 +38,8 @@ describe('the same external id under another key', () => {
     const second = await system.charge(body, { key: second_key }).expect(202);
     expect(second.body.status).toBe('processing');
     expect(await system.record(second_key)).toMatchObject({ state: 'open', lease_token: null });
+    // A new version: whoever has read the waiting keys already, to answer them, has to read again.
+    expect((await system.rowsOf(body.external_payment_id)).payments).toMatchObject([{ version: 2 }]);
     expect((await system.charge(body, { key: second_key }).expect(202)).body.id).toBe(second.body.id);
     held.release();
 

@@ -3,7 +3,7 @@ import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
 import { reconcileRound } from '../../src/jobs/reconciliation.js';
 import { recoverRound } from '../../src/jobs/recovery.js';
 import { changePayment } from '../../src/payments/change-payment.js';
-import type { PaymentProvider } from '../../src/providers/provider.js';
+import { type PaymentProvider, ProviderError } from '../../src/providers/provider.js';
 import { claimDue } from '../../src/store/operations.js';
 import { newCharge, type TestInstance, TestSystem } from '../support/app.js';
 import { chargeFact } from '../support/domain.js';
@@ -125,6 +125,32 @@ describe('an operation that the provider has never heard of', () => {
     expect(operations).toMatchObject([{ status: 'failed', needs_review_at: null }]);
     expect((await system.charge(body, { key }).expect(201)).body).toMatchObject({ status: 'failed' });
   });
+});
+
+describe('a second attempt that surely moves nothing', () => {
+  it.each(['refused', 'not_sent'] as const)(
+    '(%s) does not fail a charge whose first may still be under way',
+    async (kind) => {
+      const { body, key } = await lostRequest();
+      const refusing = await system.join({
+        wrapProvider: (provider) => ({
+          ...provider,
+          charge: () => Promise.reject(new ProviderError(kind, 'test', 'no')),
+        }),
+      });
+      await makeDue(body.external_payment_id);
+      await reconcileRound(refusing.payments);
+      const { operations } = await system.rowsOf(body.external_payment_id);
+      expect(operations).toMatchObject([{ status: 'processing' }]);
+      expect(operations[0]!.attempts_started).toBeGreaterThan(1);
+      expect((await system.charge(body, { key }).expect(202)).body.status).toBe('processing');
+
+      await makeDue(body.external_payment_id);
+      await reconcileRound(other.payments);
+      expect((await system.charge(body, { key }).expect(201)).body.status).toBe('succeeded');
+      expect(await system.movements(body.external_payment_id)).toHaveLength(1);
+    },
+  );
 });
 
 describe('a try before that took the money after all', () => {
