@@ -204,9 +204,15 @@ function captured(change: Change, operation: Operation, fact: ChargeFact, isNews
 
 function applyFailed(change: Change, operation: Operation, fact: ChargeFact): void {
   if (operation.status === 'succeeded' || operation.status === 'void') return;
+  // A decline, heard of late, of what was authorized since: the end of an authorization is told in other words (ChargeFact).
+  if (operation.status === 'authorized' && isDecline(fact)) return;
   const failure = operation.status === 'authorized' ? AUTHORIZATION_EXPIRED : (fact.failure ?? CANCELED_AT_PROVIDER);
   // An authorization that has ended does not come back.
   endCharge(change, operation, failure, fact.closed || operation.status === 'authorized');
+}
+
+function isDecline({ closed, failure }: ChargeFact): boolean {
+  return !closed && failure !== null && failure.code !== AUTHORIZATION_EXPIRED.code;
 }
 
 function applyCanceled(change: Change, operation: Operation): void {

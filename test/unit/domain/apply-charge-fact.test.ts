@@ -76,6 +76,8 @@ describe('what a provider says of a charge in flight', () => {
   });
 });
 
+const EXPIRED = { code: 'authorization_expired', message: 'It expired.' } as const;
+
 describe('facts that come late', () => {
   it('of a decline after the success change nothing', () => {
     const payment = aPayment({ status: 'succeeded', amount_captured_minor: 1000n, provider_payment_id: 'pay-1' });
@@ -192,7 +194,7 @@ describe('a superseded try', () => {
 
     // The payment goes by it now: its own end is the payment's.
     const expired = changeOf(change.payment, change.operations);
-    applyChargeFact(expired, 'charge-1', chargeFact({ status: 'failed' }));
+    applyChargeFact(expired, 'charge-1', chargeFact({ status: 'failed', failure: EXPIRED }));
     expect(expired.payment).toMatchObject({ status: 'failed', failure: { code: 'authorization_expired' } });
     const cancel = anOperation({ id: 'cancel', kind: 'cancel', amount_minor: 0n });
     const canceled = changeOf(change.payment, [...change.operations, cancel]);
@@ -305,8 +307,18 @@ describe('authorize, capture, cancel', () => {
   it('an authorization that expires fails the payment, and a capture in flight with it', () => {
     const capture = anOperation({ id: 'capture', kind: 'capture' });
     const change = changeOf(aPayment(authorized), [charge, capture]);
-    applyChargeFact(change, 'charge-1', chargeFact({ status: 'failed' }));
+    applyChargeFact(change, 'charge-1', chargeFact({ status: 'failed', failure: EXPIRED }));
     expect(change.payment).toMatchObject({ status: 'failed', failure: { code: 'authorization_expired' } });
     expect(change.operation('capture').status).toBe('failed');
+  });
+
+  it('a decline that is heard of after the authorization it led to changes nothing', () => {
+    const capture = anOperation({ id: 'capture', kind: 'capture' });
+    const change = changeOf(aPayment(authorized), [charge, capture]);
+    applyChargeFact(change, 'charge-1', chargeFact({ status: 'failed' }));
+    expect(change.isEmpty).toBe(true);
+    // What is closed can't hold money any more, whatever it is called.
+    applyChargeFact(change, 'charge-1', chargeFact({ status: 'failed', closed: true }));
+    expect(change.payment).toMatchObject({ status: 'failed', failure: { code: 'authorization_expired' } });
   });
 });
