@@ -2,6 +2,7 @@ import { randomUUID } from 'node:crypto';
 import fc from 'fast-check';
 import type { Response } from 'supertest';
 import { afterAll, beforeAll, expect, it, vi } from 'vitest';
+import type { Step } from '../../src/payments/context.js';
 import { type TestInstance, TestSystem } from '../support/app.js';
 import { get, moved, send } from '../support/follow-up.js';
 import { checkFollowUps } from '../support/follow-up-invariants.js';
@@ -34,8 +35,8 @@ const AMOUNT = 1000;
 
 type Command =
   /** What the payment, as it then is, allows. */
-  | { readonly type: 'fitting'; readonly choice: Choice; readonly copies: number }
-  | { readonly type: 'ask'; readonly ask: Ask; readonly copies: number }
+  | { readonly type: 'fitting'; readonly choice: Choice; readonly how: How }
+  | { readonly type: 'ask'; readonly ask: Ask; readonly how: How }
   /** Several at once, each under a key of its own: as if they had come one after the other, in some order. */
   | { readonly type: 'at_once'; readonly asks: readonly Ask[] }
   /** An earlier request again, with its key. */
@@ -46,6 +47,9 @@ type Command =
   | { readonly type: 'complete'; readonly result: 'succeeded' | 'failed' }
   /** The provider lets the authorization go. */
   | { readonly type: 'expire' };
+
+/** Sent so often at once; or the process stops at a step until its lease is over and somebody else has finished. */
+type How = { readonly copies: number } | { readonly pauses_at: Step };
 
 interface Choice {
   readonly isFirst: boolean;
@@ -88,16 +92,20 @@ const askAtOnce: fc.Arbitrary<Ask> = fc.oneof(
   { weight: 3, arbitrary: fc.record({ kind: fc.constant('refund' as const), amount: part, behaviour: success }) },
 );
 const copies = fc.constantFrom(1, 1, 1, 2, 4);
+const how: fc.Arbitrary<How> = fc.oneof(
+  { weight: 4, arbitrary: fc.record({ copies }) },
+  { weight: 1, arbitrary: fc.record({ pauses_at: fc.constantFrom<Step>('reserved', 'begun', 'answered', 'settled') }) },
+);
 const command: fc.Arbitrary<Command> = fc.oneof(
   {
     weight: 8,
     arbitrary: fc.record({
       type: fc.constant('fitting' as const),
       choice: fc.record({ isFirst: fc.boolean(), amount: part, behaviour, method }),
-      copies,
+      how,
     }),
   },
-  { weight: 4, arbitrary: fc.record({ type: fc.constant('ask' as const), ask, copies }) },
+  { weight: 4, arbitrary: fc.record({ type: fc.constant('ask' as const), ask, how }) },
   {
     weight: 3,
     arbitrary: fc.record({
@@ -163,9 +171,9 @@ class Life {
   async run(command: Command): Promise<void> {
     switch (command.type) {
       case 'fitting':
-        return this.ask(fitting(this.model, command.choice), command.copies);
+        return this.ask(fitting(this.model, command.choice), command.how);
       case 'ask':
-        return this.ask(command.ask, command.copies);
+        return this.ask(command.ask, command.how);
       case 'at_once':
         return this.atOnce(command.asks);
       case 'retry':
@@ -179,19 +187,37 @@ class Life {
     }
   }
 
-  private async ask(asked: Ask, count: number): Promise<void> {
+  private async ask(asked: Ask, how: How): Promise<void> {
     const { expected, after, sent } = step(this.model, asked);
     if (sent && asked.kind !== 'charge' && asked.behaviour !== 'success') {
       const [charge] = await this.takenAtProvider();
       await system.simulator.next(charge!, asked.kind, `pm_${asked.behaviour}`);
     }
     const request = this.request(asked);
-    const answer = await this.final(request, count);
+    const answer = await this.sendAs(how, request, expected);
     this.compare(answer, expected);
     if (expected.stays) this.stored.push({ ...request, answer });
     if (asked.kind === 'charge' && answer.status < 300) this.id = answer.body.id;
     this.model = after;
     await this.check();
+  }
+
+  private async sendAs(how: How, request: Omit<Sent, 'answer'>, expected: Expected): Promise<Response> {
+    if ('copies' in how) return this.final(request, how.copies);
+    // A refusal whose answer is lost leaves nothing at the provider to be asked about: it is sent again, and goes well.
+    if (expected.code !== undefined || expected.resource === 'failed') return this.final(request, 1);
+    const { key, path, body } = request;
+    const paused = system.first.holdAt(how.pauses_at);
+    const pausing = send(system, path, body, { key }).then((answer) => answer);
+    await Promise.race([paused.reached, pausing]);
+    await system.expireLease(key);
+    const answer = await this.final(request, 1, 1);
+    paused.release();
+    const late = await pausing;
+    // It may have waited for another request that was taken for it, and asks again then.
+    const isSame = expected.stays && isFinal(late, false);
+    if (isSame) expect([late.status, late.text]).toEqual([answer.status, answer.text]);
+    return answer;
   }
 
   private async atOnce(asks: readonly Ask[]): Promise<void> {
@@ -367,7 +393,7 @@ function findOrder(model: Model, asks: readonly Ask[], answers: readonly Respons
 
 async function live({ manual, first, commands }: Script): Promise<void> {
   const payment = new Life(manual);
-  await payment.run({ type: 'ask', ask: { kind: 'charge', method: first }, copies: 1 });
+  await payment.run({ type: 'ask', ask: { kind: 'charge', method: first }, how: { copies: 1 } });
   for (const each of commands) await payment.run(each);
 }
 
