@@ -2,15 +2,14 @@
  * `npm run bench:profile [-- --seconds N]`: the service's processor profile under full load, for Chrome's DevTools or
  * https://speedscope.app, written to bench/results/, and its heaviest modules and functions on the screen.
  */
-import { mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+import { mkdirSync, readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { say, loadSpec, type Context } from './context.js';
 import { runLoad } from './load/run-load.js';
 import { decimal, whole } from './numbers.js';
-import { parseOptions, type Options } from './options.js';
-import { startPostgres } from './postgres.js';
+import { parseOptions } from './options.js';
 import { ROOT, startService } from './service.js';
+import { withSession } from './session.js';
 
 const SHOWN = 40;
 
@@ -67,36 +66,29 @@ function byModule(profile: Profile): (node: ProfileNode) => string {
   };
 }
 
-async function run(options: Options): Promise<void> {
-  const directory = mkdtempSync(join(tmpdir(), 'oncepay-profile-'));
-  const postgres = await startPostgres(directory);
+async function profileService(context: Context): Promise<void> {
+  const { postgres, directory } = context;
   const results = join(ROOT, 'bench', 'results');
   mkdirSync(results, { recursive: true });
-  try {
-    await postgres.createDatabase('oncepay');
-    const service = await startService({
-      database_url: postgres.url('oncepay'),
-      directory,
-      name: 'profile',
-      node_options: ['--cpu-prof', `--cpu-prof-dir=${results}`],
-    });
-    const context: Context = { options, directory, postgres, peak_per_s: null };
-    const load = await runLoad(loadSpec(context, service.url)).finally(() => service.stop());
-    say(`${whole(load.per_s)} charges/s, p99 ${decimal(load.latency.p99_ms, 1)} ms`);
-    const newest = readdirSync(results)
-      .filter((name) => name.endsWith('.cpuprofile'))
-      .sort()
-      .at(-1);
-    if (newest === undefined) throw new Error('node wrote no profile');
-    const profile = JSON.parse(readFileSync(join(results, newest), 'utf8')) as Profile;
-    console.log(['', 'By module', ...shares(profile, byModule(profile))].join('\n'));
-    console.log(['', 'By function', ...shares(profile, functionOf)].join('\n'));
-    say(`the profile: ${join(results, newest)}`);
-  } finally {
-    await postgres.stop();
-    rmSync(directory, { recursive: true, force: true });
-  }
+  await postgres.createDatabase('oncepay');
+  const service = await startService({
+    database_url: postgres.url('oncepay'),
+    directory,
+    name: 'profile',
+    node_options: ['--cpu-prof', `--cpu-prof-dir=${results}`],
+  });
+  const load = await runLoad(loadSpec(context, service.url)).finally(() => service.stop());
+  say(`${whole(load.per_s)} charges/s, p99 ${decimal(load.latency.p99_ms, 1)} ms`);
+  const newest = readdirSync(results)
+    .filter((name) => name.endsWith('.cpuprofile'))
+    .sort()
+    .at(-1);
+  if (newest === undefined) throw new Error('node wrote no profile');
+  const profile = JSON.parse(readFileSync(join(results, newest), 'utf8')) as Profile;
+  console.log(['', 'By module', ...shares(profile, byModule(profile))].join('\n'));
+  console.log(['', 'By function', ...shares(profile, functionOf)].join('\n'));
+  say(`the profile: ${join(results, newest)}`);
 }
 
 const options = parseOptions(process.argv.slice(2));
-if (options !== null) await run(options);
+if (options !== null) await withSession(options, profileService);

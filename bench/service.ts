@@ -39,6 +39,8 @@ export interface Command {
   readonly log: string;
 }
 
+const running = new Set<ChildProcess>();
+
 /** Starts a program whose output goes to a file, as a service's does. */
 export function start(command: Command): ChildProcess {
   const log = openSync(command.log, 'a');
@@ -48,7 +50,14 @@ export function start(command: Command): ChildProcess {
     stdio: ['ignore', log, log],
   });
   closeSync(log);
+  running.add(child);
+  child.once('exit', () => running.delete(child));
   return child;
+}
+
+/** For an end in the middle: everything that `start` started and that has not ended. */
+export function killServers(): void {
+  for (const child of running) child.kill('SIGKILL');
 }
 
 /** Waits until `url` answers below 500. @throws where the process ends before, with the end of its log. */

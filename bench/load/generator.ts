@@ -154,6 +154,9 @@ async function main(spec: LoadSpec): Promise<LoadResult> {
   };
 }
 
+// Whoever asked for the load is gone: it must not go on.
+process.once('disconnect', () => process.exit());
+
 const result = await main(JSON.parse(process.argv[2] ?? '') as LoadSpec);
 tell({ type: 'result', result });
 process.disconnect();
