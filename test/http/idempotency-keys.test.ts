@@ -3,7 +3,7 @@ import type { Response } from 'supertest';
 import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
 import { KeyStatus } from '../../src/contract/schemas.js';
 import { newCharge, TestSystem } from '../support/app.js';
-import { cancel, capture, get, made, refund, rows, untilFinal } from '../support/follow-up.js';
+import { cancel, capture, get, made, refund, untilFinal } from '../support/follow-up.js';
 import { checkFollowUps } from '../support/follow-up-invariants.js';
 import { checkInvariants } from '../support/invariants.js';
 
@@ -303,15 +303,18 @@ describe('keys of every form', () => {
 
 it('a released reservation is unknown again: nothing has happened', async () => {
   const key = randomUUID();
+  const body = newCharge();
   const paused = system.first.holdAt('reserved');
-  const charging = system.charge(newCharge(), { key }).then((answer) => answer);
+  const charging = system.charge(body, { key }).then((answer) => answer);
   await paused.reached;
   await system.expireLease(key);
   const jobs = system.first.startJobs();
   await vi.waitFor(() => isUnknown(key), WAIT);
   await jobs.stop();
   paused.release();
-  await charging;
-  const { length } = (await rows(system, randomUUID())).operations;
-  expect(length).toBe(0);
+  expect((await charging).status).toBe(409);
+  expect((await system.rowsOf(body.external_payment_id)).payments).toEqual([]);
+  expect(await system.movements(body.external_payment_id)).toEqual([]);
+  // The key is free: a retry runs.
+  await system.charge(body, { key }).expect(201);
 });
