@@ -14,16 +14,19 @@ export async function withSession(options: Options, measure: (context: Context) 
   const parent = options.directory ?? tmpdir();
   mkdirSync(parent, { recursive: true });
   const directory = mkdtempSync(join(parent, 'oncepay-bench-'));
-  const postgres = await startPostgres(directory);
+  const starting = startPostgres(directory);
   const endOnSignal = (): void => {
     killServers();
-    void postgres.stop().finally(() => {
-      rmSync(directory, { recursive: true, force: true });
-      process.exit(1);
-    });
+    void starting
+      .then((postgres) => postgres.stop())
+      .finally(() => {
+        rmSync(directory, { recursive: true, force: true });
+        process.exit(1);
+      });
   };
   process.once('SIGINT', endOnSignal);
   process.once('SIGTERM', endOnSignal);
+  const postgres = await starting;
   let finished = false;
   try {
     await measure({ options, directory, postgres, peak_per_s: null });
