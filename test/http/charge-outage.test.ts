@@ -45,10 +45,14 @@ beforeAll(async () => {
   instance = system.first;
 });
 afterAll(async () => {
-  await system.close(checkInvariants);
-  await relay.close();
-  await server.stop();
-  rmSync(data_dir, { recursive: true, force: true });
+  try {
+    await system.close(checkInvariants);
+  } finally {
+    // Nothing else ends it: it is in a session of its own.
+    await relay.close();
+    await server.stop();
+    rmSync(data_dir, { recursive: true, force: true });
+  }
 });
 
 /** Repeats a charge until the database is reached again. */
