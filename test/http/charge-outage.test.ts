@@ -3,13 +3,14 @@ import { chmodSync, mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import request from 'supertest';
-import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { openPool } from '../../src/database/database.js';
 import { type EmbeddedPostgres, startEmbeddedPostgres } from '../../src/database/embedded/server.js';
 import { migrate } from '../../src/database/migrate.js';
 import { newCharge, type TestInstance, TestSystem } from '../support/app.js';
 import { checkInvariants } from '../support/invariants.js';
 import { Relay } from '../support/relay.js';
+import { soon } from '../support/soon.js';
 
 // A server of its own, that can be stopped. It comes back at another port, so that the service reaches it by a relay.
 let data_dir: string;
@@ -84,7 +85,7 @@ describe('the database stops', () => {
     expect(await system.calls(body.external_payment_id)).toEqual([]);
 
     await startDatabase();
-    await vi.waitFor(() => request(instance.url).get('/health/ready').expect(200), { timeout: 10_000 });
+    await soon(() => request(instance.url).get('/health/ready').expect(200));
     await chargeAfterwards(body, key);
     expect(await system.movements(body.external_payment_id)).toHaveLength(1);
     expect((await system.getPayment(made.body.id).expect(200)).body).toEqual(made.body);

@@ -1,7 +1,8 @@
 import { randomUUID } from 'node:crypto';
-import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { newCharge, type TestInstance, TestSystem } from '../support/app.js';
 import { checkInvariants } from '../support/invariants.js';
+import { soon } from '../support/soon.js';
 
 let system: TestSystem;
 let beside: TestInstance;
@@ -47,10 +48,7 @@ describe.concurrent('201 or 202, then the true state, one movement, and the fina
     if (first.status === 202) expect(first.body.status).toBe('processing');
     else expect(first.body.status).toBe(outcome);
 
-    await vi.waitFor(
-      async () => expect((await system.getPayment(first.body.id).expect(200)).body.status).toBe(outcome),
-      { timeout: 10_000 },
-    );
+    await soon(async () => expect((await system.getPayment(first.body.id).expect(200)).body.status).toBe(outcome));
     const final = await system.charge(body, { key }).expect(201);
     expect(final.headers['idempotent-replayed']).toBe('true');
     expect(final.body).toMatchObject({ id: first.body.id, status: outcome });
@@ -134,7 +132,7 @@ describe('a provider that can not be reached', () => {
     const unknown = await system.charge(body, { key }).expect(202);
     expect(unknown.body.status).toBe('processing');
     await system.simulator.kill();
-    await vi.waitFor(async () => {
+    await soon(async () => {
       const { operations } = await system.rowsOf(body.external_payment_id);
       expect(operations[0]!.attempts_started).toBeGreaterThan(0);
       const [operation] = await system.query<{ checks: number }>(

@@ -1,8 +1,9 @@
 import { randomUUID } from 'node:crypto';
 import request from 'supertest';
-import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { newCharge, TestSystem } from '../support/app.js';
 import { checkInvariants } from '../support/invariants.js';
+import { soon } from '../support/soon.js';
 
 const UUID_V7 = /^[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$/;
 const RETENTION_MS = 72 * 60 * 60_000;
@@ -84,7 +85,7 @@ describe('a charge', () => {
     await system.simulator.complete(answer.body.provider_payment_id, 'succeeded');
 
     const jobs = system.first.startJobs();
-    await vi.waitFor(async () => {
+    await soon(async () => {
       expect((await system.getPayment(answer.body.id)).body).toMatchObject({ status: 'succeeded', next_action: null });
     });
     await jobs.stop();
@@ -192,7 +193,7 @@ describe('a key that comes back', () => {
     const { rotateKey } = await import('../../src/clients/changes.js');
     const new_key = (await rotateKey(system.database.pool, id, 0, { actor: 'test' })).key;
     expect((await system.charge(body, { key, api_key: new_key }).expect(201)).text).toBe(first.text);
-    await vi.waitFor(async () => {
+    await soon(async () => {
       const refused = await system.charge(body, { key, api_key: old_key }).expect(401);
       expect(refused.body.code).toBe('unauthenticated');
     });
@@ -256,7 +257,7 @@ describe('a client that hangs up', () => {
       await expect(sent).rejects.toThrow();
       held.release();
 
-      await vi.waitFor(async () => expect((await system.record(key))?.state).toBe('done'));
+      await soon(async () => expect((await system.record(key))?.state).toBe('done'));
       const retry = await system.charge(body, { key }).expect(201);
       expect(retry.headers['idempotent-replayed']).toBe('true');
       expect(retry.body.status).toBe('succeeded');

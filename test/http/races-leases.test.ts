@@ -1,8 +1,9 @@
 import { randomUUID } from 'node:crypto';
-import { afterAll, beforeAll, expect, it, vi } from 'vitest';
+import { afterAll, beforeAll, expect, it } from 'vitest';
 import type { Step } from '../../src/payments/context.js';
 import { newCharge, type TestInstance, TestSystem } from '../support/app.js';
 import { checkInvariants } from '../support/invariants.js';
+import { soon } from '../support/soon.js';
 
 let system: TestSystem;
 let instances: TestInstance[];
@@ -53,7 +54,7 @@ it('leases run out under living owners, all the time: one movement per payment, 
       const key = randomUUID();
       const body = newCharge({ external_payment_id, payment_method: METHODS[(from + tries) % METHODS.length] });
       let round = 0;
-      const final = await vi.waitFor(
+      const final = await soon(
         async () => {
           const instance = instances[(from + round++) % 2]!;
           const answer = await system.charge(body, { key, instance, ...(round % 3 === 0 && { wait_s: 1 }) });
@@ -62,7 +63,7 @@ it('leases run out under living owners, all the time: one movement per payment, 
           expect([202, 409]).toContain(answer.status);
           throw new Error(`${answer.status} ${answer.text}`);
         },
-        { timeout: 15_000, interval: 60 },
+        { interval: 60 },
       );
       answers.set(key, final.text);
       expect((await system.charge(body, { key })).text).toBe(final.text);
@@ -77,17 +78,14 @@ it('leases run out under living owners, all the time: one movement per payment, 
   isOver = true;
   await disturbing;
 
-  await vi.waitFor(
-    async () => {
-      const open = await system.query(`select 1 from idempotency_record where state <> 'done'`);
-      const unknown = await system.query(`select 1 from operation where status = 'processing'`);
-      const untold = (await system.simulator.events()).filter((event) => !event.is_delivered);
-      expect([open.length, unknown.length, untold.length]).toEqual([0, 0, 0]);
-    },
-    { timeout: 15_000 },
-  );
+  await soon(async () => {
+    const open = await system.query(`select 1 from idempotency_record where state <> 'done'`);
+    const unknown = await system.query(`select 1 from operation where status = 'processing'`);
+    const untold = (await system.simulator.events()).filter((event) => !event.is_delivered);
+    expect([open.length, unknown.length, untold.length]).toEqual([0, 0, 0]);
+  });
   for (const name of names) {
-    await vi.waitFor(async () => {
+    await soon(async () => {
       const { payments, anomalies } = await system.rowsOf(name);
       expect(await system.movements(name)).toHaveLength(payments[0]!.status === 'succeeded' ? 1 : 0);
       expect(payments).toHaveLength(1);

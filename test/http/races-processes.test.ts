@@ -1,12 +1,13 @@
 import { randomUUID } from 'node:crypto';
 import request, { type Response } from 'supertest';
-import { afterAll, beforeAll, expect, it, vi } from 'vitest';
+import { afterAll, beforeAll, expect, it } from 'vitest';
 import { openPool } from '../../src/database/database.js';
 import type pg from 'pg';
 import { INSTALLATION_ID, newCharge, referencesOf } from '../support/app.js';
 import { createTestDatabase, type TestDatabase } from '../support/database.js';
 import { type ServiceProcess, startServiceProcess } from '../support/service.js';
 import { type SimulatorProcess, startSimulatorProcess } from '../support/simulator.js';
+import { soon } from '../support/soon.js';
 
 // Two services as they really run: what two instances in one process would share by accident, they do not.
 let database: TestDatabase;
@@ -100,7 +101,7 @@ it('one process is killed in the middle of 40 charges: the other finishes them, 
       () => 'no answer',
     ),
   );
-  await vi.waitFor(async () => expect((await simulator.movements()).length).toBeGreaterThan(23), { interval: 5 });
+  await soon(async () => expect((await simulator.movements()).length).toBeGreaterThan(23), { interval: 5 });
   await victim.kill();
   const statuses = await Promise.all(sent);
   expect(statuses.filter((status) => status === 'no answer').length).toBeGreaterThan(0);
@@ -108,12 +109,12 @@ it('one process is killed in the middle of 40 charges: the other finishes them, 
   // A lease may have many seconds to go; nobody waits for it here.
   await pool.query(`update idempotency_record set lease_until = clock_timestamp() where state = 'in_progress'`);
   for (const { body, key } of charges) {
-    await vi.waitFor(
+    await soon(
       async () => {
         const answer = await charge(1, body, key);
         expect(answer).toMatchObject({ status: 201, body: { status: 'succeeded' } });
       },
-      { timeout: 15_000, interval: 50 },
+      { interval: 50 },
     );
     expect(await movements(body.external_payment_id)).toHaveLength(1);
   }

@@ -1,7 +1,8 @@
 import { randomUUID } from 'node:crypto';
-import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { newCharge, type TestInstance, TestSystem } from '../support/app.js';
 import { checkInvariants } from '../support/invariants.js';
+import { soon } from '../support/soon.js';
 
 let system: TestSystem;
 let instances: [TestInstance, TestInstance];
@@ -45,13 +46,10 @@ describe.concurrent('one outcome, one movement, one answer per key', () => {
     // A second key that comes after a decline pays again: with this method, by chance of the moment.
     const finals = await Promise.all(keys.map((key) => system.chargeUntilFinal(body, { key })));
     const id = finals[0]!.body.id as string;
-    await vi.waitFor(
-      async () => {
-        const payment = (await system.getPayment(id).expect(200)).body;
-        if (payment.status !== outcome) throw new Error(`still ${payment.status}`);
-      },
-      { timeout: 10_000 },
-    );
+    await soon(async () => {
+      const payment = (await system.getPayment(id).expect(200)).body;
+      if (payment.status !== outcome) throw new Error(`still ${payment.status}`);
+    });
     for (const [n, key] of keys.entries()) {
       expect((await system.charge(body, { key })).text).toBe(finals[n]!.text);
     }
@@ -66,7 +64,7 @@ describe.concurrent('one outcome, one movement, one answer per key', () => {
 it('a webhook that is told again, 20 times at once, changes nothing more', async () => {
   const body = newCharge();
   const { body: payment } = await system.charge(body).expect(201);
-  const event = await vi.waitFor(async () => {
+  const event = await soon(async () => {
     const events = await system.simulator.events();
     const found = events.find((told) => told.body.data.payment.id === payment.provider_payment_id && told.is_delivered);
     if (!found) throw new Error('not delivered yet');

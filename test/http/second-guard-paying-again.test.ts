@@ -1,7 +1,8 @@
 import { randomUUID } from 'node:crypto';
-import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { newCharge, type TestInstance, TestSystem } from '../support/app.js';
 import { checkInvariants } from '../support/invariants.js';
+import { soon } from '../support/soon.js';
 
 let system: TestSystem;
 let other: TestInstance;
@@ -106,7 +107,7 @@ describe('a declined charge that succeeds later', () => {
     const declined = await system.charge(body, { key }).expect(201);
     expect(declined.body.status).toBe('failed');
     const jobs = other.startJobs();
-    await vi.waitFor(async () => expect((await system.getPayment(declined.body.id)).body.status).toBe('succeeded'), {
+    await soon(async () => expect((await system.getPayment(declined.body.id)).body.status).toBe('succeeded'), {
       timeout: 10_000,
     });
     await jobs.stop();
@@ -132,7 +133,7 @@ describe('a declined charge that succeeds later', () => {
   it('and is paid again after: closing it shows its success, the new try is void, nothing more moves', async () => {
     const body = newCharge({ payment_method: 'pm_decline_then_succeed_100' });
     const declined = await system.charge(body).expect(201);
-    await vi.waitFor(async () => expect(await system.movements(body.external_payment_id)).toHaveLength(1));
+    await soon(async () => expect(await system.movements(body.external_payment_id)).toHaveLength(1));
     const key = randomUUID();
     const again = { ...body, payment_method: 'pm_success' };
     const answer = await system.charge(again, { key }).expect(201);
@@ -201,7 +202,7 @@ describe('a try before, of which it can not be known whether it is closed', () =
       const held = system.first.holdAt(step);
       const paused = system.charge(again, { key }).then((answer) => answer);
       await held.reached;
-      await vi.waitFor(async () => expect(await system.movements(body.external_payment_id)).toHaveLength(1));
+      await soon(async () => expect(await system.movements(body.external_payment_id)).toHaveLength(1));
       await system.expireLease(key);
 
       const taken = await system.charge(again, { key, instance: other }).expect(201);

@@ -1,6 +1,6 @@
 import { randomUUID } from 'node:crypto';
 import type pg from 'pg';
-import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { createBatcher } from '../../src/database/batcher.js';
 import { openPool } from '../../src/database/database.js';
 import { beginCharges, type BeginChargeItem, type BeginChargeResult } from '../../src/store/begin-charge.js';
@@ -10,6 +10,7 @@ import { reserve, type ReserveItem } from '../../src/store/reserve.js';
 import { beginItem, beginMany, LEASE_MS, reserveItem } from '../support/charges.js';
 import { createTestDatabase, type TestDatabase } from '../support/database.js';
 import { aCommand } from '../support/domain.js';
+import { soon } from '../support/soon.js';
 
 let database: TestDatabase;
 let pool: pg.Pool;
@@ -125,7 +126,7 @@ describe('a charge that begins', () => {
 describe('while somebody else is at it', () => {
   /** Waits until `count` sessions wait for a lock. */
   async function lockWaiters(count: number): Promise<void> {
-    await vi.waitFor(async () => {
+    await soon(async () => {
       const { rows } = await pool.query(
         `select 1 from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'`,
       );

@@ -1,5 +1,5 @@
 import { randomUUID } from 'node:crypto';
-import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { reconcileRound } from '../../src/jobs/reconciliation.js';
 import { recoverRound } from '../../src/jobs/recovery.js';
 import { changePayment } from '../../src/payments/change-payment.js';
@@ -8,6 +8,7 @@ import { claimDue } from '../../src/store/operations.js';
 import { newCharge, type TestInstance, TestSystem } from '../support/app.js';
 import { chargeFact } from '../support/domain.js';
 import { checkInvariants } from '../support/invariants.js';
+import { soon } from '../support/soon.js';
 
 let system: TestSystem;
 let other: TestInstance;
@@ -342,7 +343,7 @@ describe('an adapter with a defect', () => {
     const key = randomUUID();
     await system.charge(body, { key, instance }).expect(202);
     await makeDue(body.external_payment_id);
-    await vi.waitFor(async () => expect(await system.movements(body.external_payment_id)).toHaveLength(1));
+    await soon(async () => expect(await system.movements(body.external_payment_id)).toHaveLength(1));
     await reconcileRound(other.payments);
     expect((await system.charge(body, { key }).expect(201)).body.status).toBe('succeeded');
     expect(await system.movements(body.external_payment_id)).toHaveLength(1);

@@ -1,10 +1,11 @@
 import { randomUUID } from 'node:crypto';
-import { afterAll, afterEach, beforeAll, describe, expect, it, vi } from 'vitest';
+import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest';
 import type { Jobs } from '../../src/jobs/index.js';
 import { recoverRound } from '../../src/jobs/recovery.js';
 import { takeOverExpired } from '../../src/store/operations.js';
 import { newCharge, type TestInstance, TestSystem } from '../support/app.js';
 import { checkInvariants } from '../support/invariants.js';
+import { soon } from '../support/soon.js';
 
 let system: TestSystem;
 let other: TestInstance;
@@ -31,7 +32,7 @@ describe('a request that broke off after its reservation', () => {
     const key = randomUUID();
     const { answer, release } = await interrupted('reserved', body, key);
     jobs = other.startJobs();
-    await vi.waitFor(async () => expect(await system.record(key)).toBeUndefined());
+    await soon(async () => expect(await system.record(key)).toBeUndefined());
     expect(await system.calls(body.external_payment_id)).toEqual([]);
     expect((await system.rowsOf(body.external_payment_id)).payments).toEqual([]);
 
@@ -73,7 +74,7 @@ describe.each(['begun', 'answered'] as const)('a request that broke off when it 
     const key = randomUUID();
     const { answer, release } = await interrupted(step, body, key);
     jobs = other.startJobs();
-    await vi.waitFor(async () => expect((await system.record(key))?.state).toBe('done'));
+    await soon(async () => expect((await system.record(key))?.state).toBe('done'));
     await jobs.stop();
     const retry = await system.charge(body, { key }).expect(201);
     expect(retry.headers['idempotent-replayed']).toBe('true');
@@ -160,15 +161,12 @@ describe('many at once', () => {
     const broken = [];
     for (const [n, body] of bodies.entries()) broken.push(await interrupted(steps[n % 3]!, body, keys[n]!));
     const both = [other.startJobs(), system.first.startJobs()];
-    await vi.waitFor(
-      async () => {
-        const open = await system.query(`select 1 from idempotency_record where state <> 'done' and key = any($1)`, [
-          keys,
-        ]);
-        expect(open).toEqual([]);
-      },
-      { timeout: 10_000 },
-    );
+    await soon(async () => {
+      const open = await system.query(`select 1 from idempotency_record where state <> 'done' and key = any($1)`, [
+        keys,
+      ]);
+      expect(open).toEqual([]);
+    });
     await Promise.all(both.map((running) => running.stop()));
     for (const { release } of broken) release();
     await Promise.all(broken.map(({ answer }) => answer));

@@ -1,5 +1,5 @@
 import type pg from 'pg';
-import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { openPool } from '../../src/database/database.js';
 import { inTransaction } from '../../src/database/transaction.js';
 import { lockDossier, readDossier } from '../../src/store/payments.js';
@@ -10,6 +10,7 @@ import { settleCharges } from '../../src/store/settle.js';
 import { type Begun, beginMany, LEASE_MS, reserveItem, settleItem } from '../support/charges.js';
 import { createTestDatabase, type TestDatabase } from '../support/database.js';
 import { chargeFact, FAILURE } from '../support/domain.js';
+import { soon } from '../support/soon.js';
 
 let database: TestDatabase;
 let pool: pg.Pool;
@@ -46,7 +47,7 @@ async function stateOf(begun: Begun): Promise<State> {
 const UNTOUCHED = { record: 'in_progress', payment: 'processing', version: 1, operation: 'processing', events: 0 };
 
 async function lockWaiters(count: number): Promise<void> {
-  await vi.waitFor(async () => {
+  await soon(async () => {
     const { rows } = await pool.query(
       `select 1 from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'`,
     );

@@ -2,7 +2,7 @@ import { randomUUID } from 'node:crypto';
 import { PassThrough } from 'node:stream';
 import type { FastifyInstance } from 'fastify';
 import request from 'supertest';
-import { expect, vi } from 'vitest';
+import { expect } from 'vitest';
 import { buildApp } from '../../src/app.js';
 import { createClient } from '../../src/clients/changes.js';
 import { SCOPES, type Scope } from '../../src/clients/scopes.js';
@@ -19,6 +19,7 @@ import type { Movement } from '../../src/simulator/records.js';
 import { createTestDatabase, type TestDatabase } from './database.js';
 import { freePort } from './service.js';
 import { type SimulatorProcess, startSimulatorProcess } from './simulator.js';
+import { soon } from './soon.js';
 
 export const INSTALLATION_ID = 'test-installation';
 const KEY_TRIES_LOOKED_AT = 8;
@@ -154,13 +155,13 @@ export class TestSystem {
 
   /** Repeats a charge with its key until it is answered finally (not 202, not 409 in progress). */
   async chargeUntilFinal(body: Json, options: ChargeOptions & { readonly key: string }): Promise<request.Response> {
-    return vi.waitFor(
+    return soon(
       async () => {
         const answer = await this.charge(body, options);
         expect([202, 409, 503]).not.toContain(answer.status);
         return answer;
       },
-      { timeout: 15_000, interval: 50 },
+      { interval: 50 },
     );
   }
 
