@@ -57,9 +57,14 @@ export function closeTry(
   return call(ctx, payment.provider, 'close', 'close', () =>
     providerOf(ctx, payment.provider).cancel(
       { provider_payment_id: declined.provider_payment_id ?? '', metadata: metadataOf(ctx, payment, declined) },
-      { provider_key: createHash('sha256').update(`close ${declined.provider_key}`).digest('hex'), timeout_ms },
+      { provider_key: closeKey(declined.provider_key), timeout_ms },
     ),
   );
+}
+
+/** The provider key under which a declined try is closed: derived, so that closing again is the same request. */
+export function closeKey(provider_key: string): string {
+  return createHash('sha256').update(`close ${provider_key}`).digest('hex');
 }
 
 function request(ctx: PaymentsContext, { payment, operations, operation }: Subject, timeout_ms: number): Promise<Fact> {
