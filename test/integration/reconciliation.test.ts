@@ -13,7 +13,7 @@ import { soon } from '../support/soon.js';
 let system: TestSystem;
 let other: TestInstance;
 beforeAll(async () => {
-  system = await TestSystem.start({ env: { PROVIDER_TIMEOUT_MS: '500', RECONCILE_INTERVAL_MS: '60000' } });
+  system = await TestSystem.start({ env: { PROVIDER_TIMEOUT_MS: '300', RECONCILE_INTERVAL_MS: '60000' } });
   other = await system.join();
 });
 afterAll(() => system.close(checkInvariants));
