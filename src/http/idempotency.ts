@@ -92,8 +92,9 @@ async function reserveOrWait(
     // Started before the lease is asked for, so that it ends before the lease does.
     const deadline = deadlineIn(payments.timing.lease_ms);
     const result = await payments.hot.reserve.submit(item);
-    const isGone = wait_ms > 0 && reply.raw.destroyed;
-    if (result.type !== 'in_progress' || isGone || patience.left_ms() <= 0) return { result, deadline };
+    // Nobody waits for a client that is gone, and no wait holds the end of this instance: another one answers as well.
+    const isOver = patience.left_ms() <= 0 || reply.raw.destroyed || request.server.isDraining();
+    if (result.type !== 'in_progress' || isOver) return { result, deadline };
     await delay(Math.max(1, Math.min(poll_ms, patience.left_ms())));
   }
 }

@@ -1,6 +1,6 @@
 import { randomUUID } from 'node:crypto';
 import request from 'supertest';
-import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
 import { newCharge, TestSystem } from '../support/app.js';
 import { checkInvariants } from '../support/invariants.js';
 import { soon } from '../support/soon.js';
@@ -293,6 +293,23 @@ describe('a client that hangs up', () => {
     expect((await first).text).toBe(retry.text);
     expect(await system.movements(body.external_payment_id)).toHaveLength(1);
   });
+});
+
+it('an instance that closes lets nobody wait by Prefer: told to come back, they find another', async () => {
+  const body = newCharge();
+  const key = randomUUID();
+  const closing = await system.join();
+  const held = system.first.holdAt('begun');
+  const first = system.charge(body, { key }).then((answer) => answer);
+  await held.reached;
+  const looks = vi.spyOn(closing.payments.hot.reserve, 'submit');
+  const waiting = system.charge(body, { key, instance: closing, wait_s: 30 }).then((answer) => answer);
+  await soon(() => expect(looks).toHaveBeenCalled());
+  const closed = closing.close();
+  expect(await waiting).toMatchObject({ status: 409, body: { code: 'idempotency_key_in_progress' } });
+  await closed;
+  held.release();
+  expect((await first).status).toBe(201);
 });
 
 describe('GET /payments/{id}', () => {
