@@ -1,12 +1,13 @@
+import type pg from 'pg';
 import { type Answer, finalAnswer, locationOf, resourceBody, SUCCESS_STATUS } from '../contract/answer.js';
 import { inTransaction } from '../database/transaction.js';
-import { applyOutcome } from '../domain/apply-outcome.js';
+import { applyOutcome, type Outcome } from '../domain/apply-outcome.js';
 import { type Cause, Change } from '../domain/change.js';
 import { OncepayError } from '../domain/errors.js';
 import type { Operation, Payment } from '../domain/payment.js';
 import { isDecided } from '../domain/moves.js';
 import { nextCheck, UNKNOWN_CHECKS_MAX } from '../domain/schedule.js';
-import { recordAttempts, scheduleCheck } from '../store/operations.js';
+import { lockAttempts, recordAttempts, scheduleCheck } from '../store/operations.js';
 import { holdsLease, leaveOpen, readAnswer } from '../store/records.js';
 import type { Lease } from '../store/reserve.js';
 import { lockForChange, writeChange } from './change-payment.js';
@@ -104,7 +105,7 @@ export async function conclude(
       await recordAttempts(tx, run.operation_id, pursuit);
       return 'lease_lost';
     }
-    applyOutcome(change, run.operation_id, pursuit.outcome);
+    applyOutcome(change, run.operation_id, await stillTrue(tx, run.operation_id, pursuit.outcome));
     const answers = await writeChange(ctx, tx, change);
     await recordAttempts(tx, run.operation_id, worthKeeping(pursuit, before, change.operation(run.operation_id)));
     const operation = change.operation(run.operation_id);
@@ -126,6 +127,15 @@ export async function conclude(
     const expires_at = final?.expires_at ?? new Date(change.now.getTime() + ctx.retention_ms);
     return { payment: change.payment, operation: waiting, final: final ?? null, expires_at };
   });
+}
+
+/**
+ * "It never happened" rests on there having been one attempt. Two jobs can overlap on one operation where a claim ran out
+ * under a slow round: what the count was before the call proves nothing, so it is looked at again with the row locked.
+ */
+async function stillTrue(tx: pg.PoolClient, operation_id: string, outcome: Outcome): Promise<Outcome> {
+  if (outcome.type !== 'never_happened' || (await lockAttempts(tx, operation_id)) === 1) return outcome;
+  return { type: 'unknown', reason: 'another_attempt_started' };
 }
 
 /** Looks that changed nothing would fill the timeline: of those only sendings are kept. */

@@ -22,6 +22,17 @@ export async function startAttempt(
   return rows[0];
 }
 
+/** How many attempts were ever started, with the row locked: no further one begins until the transaction ends. */
+export async function lockAttempts(tx: pg.PoolClient, operation_id: string): Promise<number> {
+  const { rows } = await tx.query<{ attempts_started: number }>({
+    name: 'attempts_lock',
+    text: `select attempts_started from operation where id = $1 for no key update`,
+    values: [operation_id],
+  });
+  if (!rows[0]) throw new Error(`operation ${operation_id} is gone`);
+  return rows[0].attempts_started;
+}
+
 /** Keeps finished attempts, and when to ask next where nothing else was learned. */
 export async function recordAttempts(
   connection: Connection,

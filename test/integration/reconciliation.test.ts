@@ -3,6 +3,7 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { reconcileRound } from '../../src/jobs/reconciliation.js';
 import { recoverRound } from '../../src/jobs/recovery.js';
 import { changePayment } from '../../src/payments/change-payment.js';
+import { conclude } from '../../src/payments/conclude.js';
 import { type PaymentProvider, ProviderError } from '../../src/providers/provider.js';
 import { claimDue } from '../../src/store/operations.js';
 import { newCharge, type TestInstance, TestSystem } from '../support/app.js';
@@ -129,6 +130,28 @@ describe('an operation that the provider has never heard of', () => {
 });
 
 describe('a second attempt that surely moves nothing', () => {
+  it('“it never happened” of one job counts for nothing where another has begun an attempt meanwhile', async () => {
+    const { body, key } = await lostRequest();
+    const [operation] = (await system.rowsOf(body.external_payment_id)).operations;
+    const [payment] = (await system.rowsOf(body.external_payment_id)).payments;
+    await system.query('update operation set attempts_started = 2 where id = $1', [operation!.id]);
+    const failure = { code: 'provider_rejected', message: 'The provider refused the request.' } as const;
+    const run = { lease: null, payment_id: payment!.id, operation_id: operation!.id, cause: 'reconciliation' } as const;
+    const refused = {
+      outcome: { type: 'never_happened', failure },
+      attempts: [],
+      sent: 1,
+      needs_review: false,
+    } as const;
+
+    await conclude(system.first.payments, run, refused);
+    expect((await system.rowsOf(body.external_payment_id)).operations).toMatchObject([{ status: 'processing' }]);
+
+    await makeDue(body.external_payment_id);
+    await reconcileRound(system.first.payments);
+    expect((await system.chargeUntilFinal(body, { key })).body).toMatchObject({ status: 'succeeded' });
+  });
+
   it.each(['refused', 'not_sent'] as const)(
     '(%s) does not fail a charge whose first may still be under way',
     async (kind) => {
