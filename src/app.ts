@@ -1,12 +1,12 @@
 import { fastify, LogController } from 'fastify';
 import type { FastifyBaseLogger, FastifyInstance, FastifyPluginAsync } from 'fastify';
 import { uuidv7 } from 'uuidv7';
-import { KeyChanges } from './clients/key-changes.js';
 import { KeyDirectory } from './clients/directory.js';
-import { findValidKeys, recordLastUse } from './clients/key-store.js';
+import { findValidKeys, KEYS_CHANNEL, recordLastUse } from './clients/key-store.js';
 import { LastUse } from './clients/last-use.js';
 import type { Config } from './config.js';
 import type { Database } from './database/database.js';
+import { Listener } from './database/listener.js';
 import { auth } from './http/auth.js';
 import { BODY_LIMIT_BYTES, bodyParser } from './http/body-parser.js';
 import { draining } from './http/draining.js';
@@ -132,9 +132,11 @@ function keysOf(app: FastifyInstance, { pool }: Database): { directory: KeyDirec
   const directory = new KeyDirectory({ query: (hashes) => findValidKeys(pool, hashes) });
   const warn = (message: string) => (error: unknown) => app.log.warn({ err: error }, message);
   const lastUse = new LastUse((uses) => recordLastUse(pool, uses), warn('last use of API keys was not written'));
-  const changes = new KeyChanges({
-    connectionString: pool.options.connectionString ?? '',
-    onChange: () => directory.forget(),
+  const changes = new Listener({
+    connection_string: pool.options.connectionString ?? '',
+    application_name: 'oncepay key changes',
+    channel: KEYS_CHANNEL,
+    onEvent: () => directory.forget(),
     onError: warn('no notifications of changed API keys for now: changes take up to a second'),
   });
   app.addHook('onListen', () => changes.start());

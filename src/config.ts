@@ -1,3 +1,4 @@
+import { existsSync } from 'node:fs';
 import type { z } from 'zod';
 import { LEASE_MAX_MS, VARIABLES } from './config-variables.js';
 import type { Variable, VariableName } from './config-variables.js';
@@ -53,6 +54,14 @@ export class ConfigError extends Error {
 }
 
 type Value<N extends VariableName> = z.output<(typeof VARIABLES)[N]['schema']>;
+
+/** As every command reads it: the environment, and a file `.env` in the working directory for what that leaves out. */
+export function readConfig(): Config {
+  if (existsSync(ENV_FILE)) process.loadEnvFile(ENV_FILE);
+  return parseConfig(process.env);
+}
+
+const ENV_FILE = '.env';
 
 /**
  * Reads every variable once. A variable set to nothing counts as unset, but a secret set to nothing is refused: it is

@@ -1,19 +1,17 @@
-import { existsSync } from 'node:fs';
-import { type Config, ConfigError, configWarnings, parseConfig } from './config.js';
+import { type Config, ConfigError, configWarnings, readConfig } from './config.js';
 import { createLogger, type Logger } from './logger.js';
 import { type Service, startService } from './start.js';
 import { welcomeText } from './welcome.js';
 
 /** What is made here is for this user only. */
 const UMASK = 0o077;
-const ENV_FILE = '.env';
 
 async function main(): Promise<void> {
   process.umask(UMASK);
   // Whoever reads our output may go away first; that ends nothing.
   process.stdout.on('error', () => undefined);
   process.stderr.on('error', () => undefined);
-  const config = readConfig();
+  const config = configOrRefuse();
   const logger = createLogger(config.log_level);
   const starting = startService(config, logger);
   endOnSignals(starting, config, logger);
@@ -29,10 +27,9 @@ async function main(): Promise<void> {
   process.stdout.write(`${welcomeText(service.facts)}\n`);
 }
 
-function readConfig(): Config {
+function configOrRefuse(): Config {
   try {
-    if (existsSync(ENV_FILE)) process.loadEnvFile(ENV_FILE);
-    return parseConfig(process.env);
+    return readConfig();
   } catch (error) {
     refuse(error);
   }

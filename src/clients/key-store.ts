@@ -1,5 +1,8 @@
 import type { Pool } from 'pg';
 
+/** What the triggers of migration `api_key_notify` notify: keys or clients have changed. */
+export const KEYS_CHANNEL = 'oncepay_keys_changed';
+
 /** A key that is valid now, with its client. */
 export interface KeyRow {
   readonly api_key_id: string;

@@ -1,5 +1,5 @@
 import { findDatabase } from '../clients/find-database.js';
-import { parseConfig } from '../config.js';
+import { readConfig } from '../config.js';
 import { openPool } from '../database/database.js';
 import { createLogger } from '../logger.js';
 import { sweep } from './retention.js';
@@ -8,7 +8,7 @@ const HOUR_MS = 60 * 60_000;
 
 /** `npm run retention`: one sweep now. Ends with 1 where another instance is at it. */
 async function main(): Promise<number> {
-  const config = parseConfig(process.env);
+  const config = readConfig();
   const database = await findDatabase(config, process.cwd());
   const pool = openPool(database.url, { pool_size: 1 });
   try {

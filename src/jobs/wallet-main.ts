@@ -1,7 +1,7 @@
 import { parseArgs } from 'node:util';
 import { uuidv7 } from 'uuidv7';
 import { findDatabase } from '../clients/find-database.js';
-import { parseConfig } from '../config.js';
+import { readConfig } from '../config.js';
 import { openPool } from '../database/database.js';
 import { inTransaction } from '../database/transaction.js';
 import { AmountError, currencyDigits, formatAmount, parseAmount } from '../domain/money.js';
@@ -41,7 +41,7 @@ async function main(args: readonly string[]): Promise<number> {
   if (currencyDigits(currency) === undefined) throw new UsageError(`${currency} is not a currency of ISO 4217.`);
   const { kind } = values;
   if (kind !== 'internal' && kind !== 'external') throw new UsageError('--kind is internal or external.');
-  const database = await findDatabase(parseConfig(process.env), process.cwd());
+  const database = await findDatabase(readConfig(), process.cwd());
   const pool = openPool(database.url, { pool_size: 1 });
   try {
     if (command === 'open') {

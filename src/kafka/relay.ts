@@ -2,9 +2,11 @@ import { uuidv7 } from 'uuidv7';
 import type pg from 'pg';
 import type { Logger } from '../logger.js';
 import type { Metrics } from '../metrics.js';
+import { Listener } from '../database/listener.js';
 import {
   claimShards,
   finishRound,
+  OUTBOX_CHANNEL,
   readUnsent,
   type RoundResult,
   type StoredEvent,
@@ -12,7 +14,6 @@ import {
 } from '../store/outbox.js';
 import { isRefusal } from './client.js';
 import { encodeEvent } from './cloud-events.js';
-import { OutboxListener } from './outbox-listener.js';
 import type { OutgoingMessage } from './publisher.js';
 import { backoff_ms, WakeUp } from './wait.js';
 
@@ -66,7 +67,7 @@ interface Round {
  */
 export class Relay {
   private readonly wakeUp = new WakeUp();
-  private readonly listener: OutboxListener;
+  private readonly listener: Listener;
   private readonly limits: { lease_ms: number; shards_per_round: number; rows_per_shard: number };
   private running: Promise<void> | null = null;
   private stopping = false;
@@ -75,8 +76,10 @@ export class Relay {
 
   constructor(private readonly options: RelayOptions) {
     this.limits = { ...RELAY_LIMITS, ...options.limits };
-    this.listener = new OutboxListener({
+    this.listener = new Listener({
       connection_string: options.connection_string,
+      application_name: 'oncepay outbox',
+      channel: OUTBOX_CHANNEL,
       onEvent: () => this.wakeUp.wake(),
       onError: (error) => options.logger.warn({ err: error }, 'outbox: no notifications for now, polling instead'),
     });

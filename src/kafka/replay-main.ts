@@ -1,6 +1,6 @@
 import { parseArgs } from 'node:util';
 import { findDatabase } from '../clients/find-database.js';
-import { parseConfig } from '../config.js';
+import { readConfig } from '../config.js';
 import { openPool } from '../database/database.js';
 import { createLogger } from '../logger.js';
 import { settleInstallation } from '../store/installation.js';
@@ -31,7 +31,7 @@ async function main(args: readonly string[]): Promise<number> {
       reason: { type: 'string', multiple: true },
     },
   });
-  const config = parseConfig(process.env);
+  const config = readConfig();
   if (config.kafka_brokers === null) throw new UsageError('KAFKA_BROKERS is not set.');
   const logger = createLogger('warn');
   const kafka = createKafka(config.kafka_brokers, 'oncepay-replay', logger);

@@ -1,11 +1,7 @@
-import { existsSync } from 'node:fs';
-import { hostname, userInfo } from 'node:os';
-import { findDatabase, NoDatabaseError } from '../clients/find-database.js';
-import { UsageError } from '../clients/command.js';
-import { type Config, ConfigError, parseConfig } from '../config.js';
+import { refuseUnmigrated, runCommandLine, userAtHost } from '../clients/command-line.js';
+import { findDatabase } from '../clients/find-database.js';
+import { type Config, readConfig } from '../config.js';
 import { type Database, openDatabase } from '../database/database.js';
-import { isUnavailable } from '../database/errors.js';
-import { MigrationError, pendingMigrations } from '../database/migrate.js';
 import { createLogger } from '../logger.js';
 import { createMetrics } from '../metrics.js';
 import { createPayments, type PaymentsContext } from '../payments/context.js';
@@ -14,30 +10,22 @@ import { settleInstallation } from '../store/installation.js';
 import { isRefusal, parseCommand, USAGE } from './command.js';
 
 const HOUR_MS = 60 * 60_000;
-const ENV_FILE = '.env';
 /** No provider is called from here; only how long one remembers keys is asked. */
 const NO_ADDRESS = 'http://127.0.0.1:1';
 
+const print = (text: string): void => console.log(text);
+const say = (text: string): void => console.error(text);
+
 /** `npm run operations -- …`: what operators do (docs/operations.md). Ends with 2 for what it does not understand. */
-async function main(args: readonly string[]): Promise<number> {
-  if (args.length === 0 || args.includes('--help') || args.includes('-h') || args[0] === 'help') {
-    console.log(USAGE);
-    return args.length === 0 ? 2 : 0;
-  }
-  const run = parseCommand(args);
-  if (existsSync(ENV_FILE)) process.loadEnvFile(ENV_FILE);
-  const config = parseConfig(process.env);
+async function run(args: readonly string[]): Promise<void> {
+  const command = parseCommand(args);
+  const config = readConfig();
   const found = await findDatabase(config, process.cwd());
   const database = openDatabase(found.url, { pool_size: 2 });
   try {
-    if ((await pendingMigrations(database.pool)).length > 0) {
-      throw new MigrationError(
-        'The database is not at the version of this code. Start the service once: it brings it there',
-      );
-    }
+    await refuseUnmigrated(database.pool);
     const payments = await paymentsOf(config, database);
-    await run({ payments, prisma: database.prisma, user: userName(), print: (line) => console.log(line) });
-    return 0;
+    await command({ payments, prisma: database.prisma, user: userAtHost(), print });
   } finally {
     await database.close();
     await found.close();
@@ -57,28 +45,4 @@ async function paymentsOf(config: Config, { pool }: Database): Promise<PaymentsC
   });
 }
 
-function userName(): string {
-  try {
-    return `${userInfo().username}@${hostname()}`;
-  } catch {
-    return `${String(process.getuid?.() ?? 'unknown')}@${hostname()}`;
-  }
-}
-
-/** What goes to standard error: a defect with its stack, everything else in words. */
-function explain(error: unknown): string {
-  if (error instanceof UsageError) return `${error.message}\n\n${USAGE}`;
-  if (isUnavailable(error)) return `The database can't be reached: ${error instanceof Error ? error.message : ''}`;
-  if (!(error instanceof Error)) return String(error);
-  const foreseen =
-    isRefusal(error) || [ConfigError, MigrationError, NoDatabaseError].some((kind) => error instanceof kind);
-  return foreseen ? error.message : (error.stack ?? error.message);
-}
-
-main(process.argv.slice(2)).then(
-  (code) => (process.exitCode = code),
-  (error: unknown) => {
-    console.error(explain(error));
-    process.exitCode = isRefusal(error) ? 2 : 1;
-  },
-);
+process.exitCode = await runCommandLine(process.argv.slice(2), { usage: USAGE, isRefusal, run, print, say });

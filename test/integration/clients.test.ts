@@ -5,10 +5,10 @@ import { afterAll, beforeAll, beforeEach, describe, expect, it, vi } from 'vites
 import { hashApiKey } from '../../src/clients/api-key.js';
 import { bootstrapClient } from '../../src/clients/bootstrap.js';
 import { type CommandContext, parseCommand, USAGE } from '../../src/clients/command.js';
-import { KeyChanges } from '../../src/clients/key-changes.js';
-import { findValidKeys, recordLastUse } from '../../src/clients/key-store.js';
+import { findValidKeys, KEYS_CHANNEL, recordLastUse } from '../../src/clients/key-store.js';
 import { listClients } from '../../src/clients/list.js';
 import { type Database, openDatabase } from '../../src/database/database.js';
+import { Listener } from '../../src/database/listener.js';
 import { createTestDatabase, type TestDatabase } from '../support/database.js';
 
 const SOON = { timeout: 10_000, interval: 20 };
@@ -274,9 +274,11 @@ describe('notifications', () => {
   it('come for what authentication reads, also after a lost connection', async () => {
     let changes = 0;
     const errors: unknown[] = [];
-    const listener = new KeyChanges({
-      connectionString: test_database.url,
-      onChange: () => (changes += 1),
+    const listener = new Listener({
+      connection_string: test_database.url,
+      application_name: 'oncepay key changes',
+      channel: KEYS_CHANNEL,
+      onEvent: () => (changes += 1),
       onError: (error) => errors.push(error),
       reconnect_after_ms: 10,
     });

@@ -1,5 +1,8 @@
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import type pg from 'pg';
 import { afterAll, beforeAll, beforeEach, describe, expect, it, vi } from 'vitest';
@@ -162,8 +165,9 @@ describe('its time', () => {
 });
 
 describe('npm run retention', () => {
-  async function run(env: Record<string, string>): Promise<{ code: number; output: string }> {
-    const child = spawn(process.execPath, ['--import', 'tsx', MAIN], { env: { PATH: process.env.PATH, ...env } });
+  async function run(env: Record<string, string>, cwd?: string): Promise<{ code: number; output: string }> {
+    const tsx = import.meta.resolve('tsx');
+    const child = spawn(process.execPath, ['--import', tsx, MAIN], { cwd, env: { PATH: process.env.PATH, ...env } });
     let output = '';
     for (const stream of [child.stdout, child.stderr]) stream.on('data', (data: Buffer) => (output += data.toString()));
     const [code] = (await once(child, 'close')) as [number];
@@ -183,5 +187,14 @@ describe('npm run retention', () => {
     expect(swept.output).toContain('Deleted 7 idempotency records');
     expect(swept.code).toBe(0);
     expect(await keys()).toEqual({});
+  });
+
+  it('works on the database that the service does: of .env, where the environment names none', async () => {
+    await records('old-', 3, 'done', '1 second');
+    const folder = mkdtempSync(join(tmpdir(), 'oncepay-env-'));
+    writeFileSync(join(folder, '.env'), `DATABASE_URL=${database.url}\n`);
+    const swept = await run({}, folder);
+    rmSync(folder, { recursive: true });
+    expect(swept).toMatchObject({ code: 0, output: expect.stringContaining('Deleted 3 idempotency') as unknown });
   });
 });

@@ -1,38 +1,44 @@
 import pg from 'pg';
-import { OUTBOX_CHANNEL } from '../store/outbox.js';
 
 const CONNECT_LIMIT_MS = 5_000;
 const RECONNECT_AFTER_MS = 5_000;
 
-export interface OutboxListenerOptions {
+export interface ListenerOptions {
   readonly connection_string: string;
+  /** What the database calls the connection, for people who look at it. */
+  readonly application_name: string;
+  readonly channel: string;
+  /** After a notification, and after each connect: what happened without a connection was not heard. */
   readonly onEvent: () => void;
   readonly onError: (error: unknown) => void;
+  readonly reconnect_after_ms?: number;
 }
 
 /**
- * Hears NOTIFY on a connection of its own. Where there is none (PgBouncer in transaction mode, an outage) the relay
- * polls more often; nothing waits for this and nothing fails by it.
+ * Hears NOTIFY on a connection of its own, and connects again whenever that is lost. Where there is none (PgBouncer in
+ * transaction mode, an outage, no connection to spare) nothing waits for it and nothing fails by it: whoever listens
+ * has another way to find out, only later.
  */
-export class OutboxListener {
+export class Listener {
   private client: pg.Client | null = null;
   private timer: NodeJS.Timeout | null = null;
   private stopped = false;
+  /** Said once per outage, not at every attempt. */
   private complained = false;
   private is_listening = false;
 
-  constructor(private readonly options: OutboxListenerOptions) {}
+  constructor(private readonly options: ListenerOptions) {}
 
   get listening(): boolean {
     return this.is_listening;
   }
 
-  /** Connects, and connects again whenever the connection is lost. Resolves after the first attempt. */
+  /** Resolves after the first attempt to connect. */
   async start(): Promise<void> {
     if (this.stopped) return;
     const client = new pg.Client({
       connectionString: this.options.connection_string,
-      application_name: 'oncepay outbox',
+      application_name: this.options.application_name,
       connectionTimeoutMillis: CONNECT_LIMIT_MS,
       keepAlive: true,
     });
@@ -42,7 +48,7 @@ export class OutboxListener {
     client.on('end', () => this.lost(client, null));
     try {
       await client.connect();
-      await client.query(`LISTEN ${OUTBOX_CHANNEL}`);
+      await client.query(`listen ${this.options.channel}`);
       this.is_listening = true;
       this.complained = false;
       this.options.onEvent();
@@ -68,7 +74,7 @@ export class OutboxListener {
     this.complained = true;
     client.end().catch(() => undefined);
     if (this.stopped) return;
-    this.timer = setTimeout(() => void this.start(), RECONNECT_AFTER_MS);
+    this.timer = setTimeout(() => void this.start(), this.options.reconnect_after_ms ?? RECONNECT_AFTER_MS);
     this.timer.unref();
   }
 }
