@@ -128,12 +128,12 @@ function checkAccessAtStart(app: FastifyInstance): void {
 }
 
 /** Who has which key: a directory that changes empty at once, and the times of use, written now and then. */
-function keysOf(app: FastifyInstance, { pool }: Database): { directory: KeyDirectory; lastUse: LastUse } {
+function keysOf(app: FastifyInstance, { pool, listen_url }: Database): { directory: KeyDirectory; lastUse: LastUse } {
   const directory = new KeyDirectory({ query: (hashes) => findValidKeys(pool, hashes) });
   const warn = (message: string) => (error: unknown) => app.log.warn({ err: error }, message);
   const lastUse = new LastUse((uses) => recordLastUse(pool, uses), warn('last use of API keys was not written'));
   const changes = new Listener({
-    connection_string: pool.options.connectionString ?? '',
+    connection_string: listen_url,
     application_name: 'oncepay key changes',
     channel: KEYS_CHANNEL,
     onEvent: () => directory.forget(),

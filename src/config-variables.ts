@@ -59,6 +59,10 @@ const BASE64 = '(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/]{4}|[A-Za-z0-9+/]{3}=|[A-Za
 export const PROVIDER_NAMES = ['sandbox', 'stripe', 'instant'] as const;
 export const LEASE_MAX_MS = 30_000;
 
+/** What `DATABASE_URL` leads through, by what it keeps for a connection between two transactions. */
+export type Pooler = (typeof POOLERS)[number];
+const POOLERS = ['none', 'transaction', 'transaction-prepared'] as const;
+
 export const VARIABLES = {
   HOST: {
     ...pattern(/^[A-Za-z0-9.:_-]{1,255}$/, 'a host name or an IP address to listen on'),
@@ -80,6 +84,11 @@ export const VARIABLES = {
     ...wholeNumber(2, 500),
     unset: { value: '10' },
     what: 'The most connections of one instance.',
+  },
+  DATABASE_POOLER: {
+    ...oneOf(POOLERS),
+    unset: { value: 'none' },
+    what: 'What `DATABASE_URL` leads through: PostgreSQL itself, or a pooler in transaction mode such as PgBouncer; `transaction-prepared` where that keeps prepared statements (1.21 or later). The database then has to make our settings: docs/pgbouncer.md.',
   },
   DATA_DIR: {
     ...pattern(/^[^\0]+$/, 'a path'),

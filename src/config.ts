@@ -1,13 +1,13 @@
 import { existsSync } from 'node:fs';
 import type { z } from 'zod';
 import { LEASE_MAX_MS, VARIABLES } from './config-variables.js';
-import type { Variable, VariableName } from './config-variables.js';
+import type { Pooler, Variable, VariableName } from './config-variables.js';
 import type { LogLevel } from './logger.js';
 
 /** The whole configuration. Nothing else reads the environment. Null: unset, and what that means is in the table. */
 export interface Config {
   readonly http: { readonly host: string; readonly port: number };
-  readonly database: { readonly url: string | null; readonly pool_size: number };
+  readonly database: { readonly url: string | null; readonly pool_size: number; readonly pooler: Pooler };
   readonly data_dir: string | null;
   readonly installation_id: string | null;
   readonly bootstrap_api_key: string | null;
@@ -73,7 +73,11 @@ export function parseConfig(env: NodeJS.ProcessEnv): Config {
   const value = <N extends VariableName>(name: N): Value<N> => readOrDefault(env, name);
   const config: Config = {
     http: { host: value('HOST'), port: value('PORT') },
-    database: { url: read('DATABASE_URL'), pool_size: value('DATABASE_POOL_SIZE') },
+    database: {
+      url: read('DATABASE_URL'),
+      pool_size: value('DATABASE_POOL_SIZE'),
+      pooler: value('DATABASE_POOLER'),
+    },
     data_dir: read('DATA_DIR'),
     installation_id: read('INSTALLATION_ID'),
     bootstrap_api_key: read('BOOTSTRAP_API_KEY'),
@@ -99,6 +103,7 @@ export function parseConfig(env: NodeJS.ProcessEnv): Config {
     rate_limit_per_second: value('RATE_LIMIT_PER_SECOND'),
     log_level: value('LOG_LEVEL'),
   };
+  checkPooler(config);
   checkStripe(config);
   return config;
 }
@@ -189,6 +194,11 @@ function readTiming(env: NodeJS.ProcessEnv): Timing {
     reconcile_interval_ms: readOrDefault(env, 'RECONCILE_INTERVAL_MS'),
     shutdown_timeout_ms,
   };
+}
+
+function checkPooler({ database: { url, pooler } }: Config): void {
+  if (pooler === 'none' || url !== null) return;
+  throw new ConfigError('DATABASE_POOLER', `is ${pooler}, but DATABASE_URL is unset; set it to the pooler's address`);
 }
 
 function checkStripe(config: Config): void {

@@ -7,10 +7,11 @@ import { generateApiKey } from './clients/api-key.js';
 import { bootstrapClient } from './clients/bootstrap.js';
 import type { Config } from './config.js';
 import { openDataDir, type DataDir } from './database/data-dir.js';
-import { INDEX_PLANS, openDatabase } from './database/database.js';
+import { openDatabase } from './database/database.js';
 import { startEmbeddedPostgres, type EmbeddedPostgres } from './database/embedded/server.js';
 import { migrate } from './database/migrate.js';
 import { keepSecret } from './database/secret-file.js';
+import { checkSession, INDEX_PLANS } from './database/session.js';
 import { startJobs } from './jobs/index.js';
 import type { Logger } from './logger.js';
 import { createMetrics } from './metrics.js';
@@ -92,9 +93,11 @@ async function startAll(config: Config, logger: Logger, closers: Closers, hooks:
   const database = openDatabase(url, {
     pool_size: config.database.pool_size,
     settings: INDEX_PLANS,
+    pooler: config.database.pooler,
     onError: (error) => logger.warn({ err: error }, 'a database connection broke'),
   });
   closers.add(() => database.close());
+  await checkSession(database.pool, config.database.pooler);
   await migrate(database.pool);
   const installation_id = await settleInstallation(database.pool, config.installation_id);
   const api_key_file = await letFirstClientIn(config, embedded === null ? null : data_dir, database.pool);

@@ -1,6 +1,7 @@
 import { existsSync } from 'node:fs';
 import { join } from 'node:path';
 import type { Config } from '../config.js';
+import type { Pooler } from '../config-variables.js';
 import { locateDataDir } from '../database/data-dir.js';
 import { startEmbeddedPostgres } from '../database/embedded/server.js';
 import { lockFolder } from '../database/folder-lock.js';
@@ -12,6 +13,7 @@ export class NoDatabaseError extends Error {
 
 export interface FoundDatabase {
   readonly url: string;
+  readonly pooler: Pooler;
   /** Leaves it as it was found: a server that was started for this ends again. */
   close(): Promise<void>;
 }
@@ -22,7 +24,8 @@ export interface FoundDatabase {
  * @throws Error with a text for people
  */
 export async function findDatabase(config: Config, working_directory: string): Promise<FoundDatabase> {
-  if (config.database.url !== null) return { url: config.database.url, close: async () => undefined };
+  const { url, pooler } = config.database;
+  if (url !== null) return { url, pooler, close: async () => undefined };
   const data_dir = locateDataDir(config.data_dir, working_directory);
   if (!existsSync(join(data_dir, 'postgres'))) {
     throw new NoDatabaseError(
@@ -35,6 +38,7 @@ export async function findDatabase(config: Config, working_directory: string): P
     const server = await startEmbeddedPostgres({ data_dir });
     return {
       url: server.url,
+      pooler,
       close: async () => {
         if (lock.held && !server.reused) await server.stop();
         if (lock.held) lock.release();

@@ -13,7 +13,7 @@ const say = (text: string): void => console.error(text);
 async function run(args: readonly string[]): Promise<void> {
   const command = parseCommand(args);
   const database = await findDatabase(readConfig(), process.cwd());
-  const pool = openPool(database.url, { pool_size: 1 });
+  const pool = openPool(database.url, { pool_size: 1, pooler: database.pooler });
   try {
     await refuseUnmigrated(pool);
     // Whoever remembers a key for longer was told by NOTIFY long before.

@@ -1,14 +1,18 @@
 import { createHash } from 'node:crypto';
 import { PrismaPg } from '@prisma/adapter-pg';
 import pg from 'pg';
+import type { Pooler } from '../config-variables.js';
 import { PrismaClient } from './generated/client.js';
 import { DATABASE_LIMITS } from './limits.js';
+import { startupSettings, UnnamedClient } from './session.js';
 
 /** One pool for hand-written SQL and for Prisma. */
 export interface Database {
   /** `int8` comes out as bigint, `timestamptz` as Date, `json` parsed. */
   readonly pool: pg.Pool;
   readonly prisma: PrismaClient;
+  /** Where LISTEN hears something; null: nowhere, since a pooler's sessions are not ours to wait on. */
+  readonly listen_url: string | null;
   /** Waits for the connections in use. Safe to call again. */
   close(): Promise<void>;
 }
@@ -17,15 +21,11 @@ export interface PoolOptions {
   readonly pool_size: number;
   /** Told of every connection that breaks while nobody's statement is on it. */
   readonly onError?: (error: Error) => void;
-  /** Server settings for every connection of the pool, e.g. `INDEX_PLANS`. */
+  /** Server settings for every connection of the pool, e.g. `INDEX_PLANS`. Through a pooler the database has to have them. */
   readonly settings?: Readonly<Record<string, string>>;
+  /** What the address leads through; nothing by default. */
+  readonly pooler?: Pooler;
 }
-
-/**
- * For the service's connections: arrays through `unnest` are guessed at 10 or 1,000
- * rows, and a plan that reads a whole table for them is ruinous.
- */
-export const INDEX_PLANS = { enable_hashjoin: 'off', enable_mergejoin: 'off', enable_seqscan: 'off' } as const;
 
 /**
  * Opens a pool and the Prisma client over it. Connects at the first use.
@@ -42,12 +42,14 @@ export function openDatabase(url: string, options: PoolOptions): Database {
   return {
     pool,
     prisma,
+    listen_url: (options.pooler ?? 'none') === 'none' ? url : null,
     close: () => (closing ??= prisma.$disconnect().then(() => pool.end())),
   };
 }
 
 /** A pool alone, with our limits. A broken idle connection never ends the process; `onError` hears of it. */
 export function openPool(url: string, options: PoolOptions): pg.Pool {
+  const { pooler = 'none' } = options;
   const pool = new pg.Pool({
     connectionString: url,
     application_name: 'oncepay',
@@ -56,12 +58,10 @@ export function openPool(url: string, options: PoolOptions): pg.Pool {
     idleTimeoutMillis: DATABASE_LIMITS.idle_connection_ms,
     keepAlive: true,
     keepAliveInitialDelayMillis: 10_000,
-    lock_timeout: DATABASE_LIMITS.lock_ms,
-    statement_timeout: DATABASE_LIMITS.statement_ms,
-    idle_in_transaction_session_timeout: DATABASE_LIMITS.idle_in_transaction_ms,
     query_timeout: DATABASE_LIMITS.answer_ms,
     types: { getTypeParser },
-    ...(options.settings === undefined ? {} : { options: startupOptions(options.settings) }),
+    ...startupSettings(pooler, options.settings),
+    ...(pooler === 'transaction' ? { Client: UnnamedClient } : {}),
   });
   pool.on('error', (error) => {
     // pg hangs the whole client on it, with every statement's text: nothing for a log.
@@ -73,12 +73,6 @@ export function openPool(url: string, options: PoolOptions): pg.Pool {
   // way and also emits 'error', which without a listener would end the process.
   pool.on('connect', (client) => client.on('error', () => undefined));
   return pool;
-}
-
-function startupOptions(settings: Readonly<Record<string, string>>): string {
-  return Object.entries(settings)
-    .map(([name, value]) => `-c ${name}=${value}`)
-    .join(' ');
 }
 
 const INT8_OID = 20;

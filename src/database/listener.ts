@@ -4,7 +4,8 @@ const CONNECT_LIMIT_MS = 5_000;
 const RECONNECT_AFTER_MS = 5_000;
 
 export interface ListenerOptions {
-  readonly connection_string: string;
+  /** Null: nobody can be heard from there, and nothing is tried. */
+  readonly connection_string: string | null;
   /** What the database calls the connection, for people who look at it. */
   readonly application_name: string;
   readonly channel: string;
@@ -15,7 +16,7 @@ export interface ListenerOptions {
 }
 
 /**
- * Hears NOTIFY on a connection of its own, and connects again whenever that is lost. Where there is none (PgBouncer in
+ * Hears NOTIFY on a connection of its own, and connects again whenever that is lost. Where there is none (a pooler in
  * transaction mode, an outage, no connection to spare) nothing waits for it and nothing fails by it: whoever listens
  * has another way to find out, only later.
  */
@@ -35,9 +36,10 @@ export class Listener {
 
   /** Resolves after the first attempt to connect. */
   async start(): Promise<void> {
-    if (this.stopped) return;
+    const { connection_string } = this.options;
+    if (this.stopped || connection_string === null) return;
     const client = new pg.Client({
-      connectionString: this.options.connection_string,
+      connectionString: connection_string,
       application_name: this.options.application_name,
       connectionTimeoutMillis: CONNECT_LIMIT_MS,
       keepAlive: true,

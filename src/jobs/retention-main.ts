@@ -10,7 +10,7 @@ const HOUR_MS = 60 * 60_000;
 async function main(): Promise<number> {
   const config = readConfig();
   const database = await findDatabase(config, process.cwd());
-  const pool = openPool(database.url, { pool_size: 1 });
+  const pool = openPool(database.url, { pool_size: 1, pooler: database.pooler });
   try {
     const swept = await sweep({
       pool,

@@ -42,7 +42,7 @@ async function main(args: readonly string[]): Promise<number> {
   const { kind } = values;
   if (kind !== 'internal' && kind !== 'external') throw new UsageError('--kind is internal or external.');
   const database = await findDatabase(readConfig(), process.cwd());
-  const pool = openPool(database.url, { pool_size: 1 });
+  const pool = openPool(database.url, { pool_size: 1, pooler: database.pooler });
   try {
     if (command === 'open') {
       const account = await openAccount(pool, { id: uuidv7(), client_id, kind, name: values.name, currency });

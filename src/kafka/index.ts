@@ -19,7 +19,7 @@ import { backoff_ms, pause } from './wait.js';
 export interface KafkaDependencies {
   readonly config: Pick<Config, 'retention'>;
   readonly brokers: readonly string[];
-  readonly database: Pick<Database, 'pool'>;
+  readonly database: Pick<Database, 'pool' | 'listen_url'>;
   readonly payments: PaymentsContext;
   readonly metrics: Metrics;
   readonly logger: Logger;
@@ -42,7 +42,7 @@ export async function startKafka(dependencies: KafkaDependencies): Promise<{ sto
   const [events, dead_letters] = [new Publisher(kafka), new Publisher(kafka)];
   const relay = new Relay({
     pool: database.pool,
-    connection_string: database.pool.options.connectionString ?? '',
+    connection_string: database.listen_url,
     source: eventSource(payments.installation_id),
     publisher: events,
     metrics,

@@ -40,7 +40,7 @@ export const RELAY_LIMITS = {
 
 export interface RelayOptions {
   readonly pool: pg.Pool;
-  readonly connection_string: string;
+  readonly connection_string: string | null;
   readonly source: string;
   readonly publisher: { send(messages: readonly OutgoingMessage[]): Promise<void> };
   readonly logger: Logger;

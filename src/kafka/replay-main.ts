@@ -41,7 +41,7 @@ async function main(args: readonly string[]): Promise<number> {
       case 'events': {
         const range = { from: timeOf(values.from, '--from'), to: timeOf(values.to, '--to') };
         const database = await findDatabase(config, process.cwd());
-        const pool = openPool(database.url, { pool_size: 1 });
+        const pool = openPool(database.url, { pool_size: 1, pooler: database.pooler });
         try {
           const source = eventSource(await settleInstallation(pool, config.installation_id));
           const filter = { topic: values.topic ?? null, key: values.key ?? null };

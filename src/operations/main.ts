@@ -21,7 +21,7 @@ async function run(args: readonly string[]): Promise<void> {
   const command = parseCommand(args);
   const config = readConfig();
   const found = await findDatabase(config, process.cwd());
-  const database = openDatabase(found.url, { pool_size: 2 });
+  const database = openDatabase(found.url, { pool_size: 2, pooler: found.pooler });
   try {
     await refuseUnmigrated(database.pool);
     const payments = await paymentsOf(config, database);

@@ -15,7 +15,7 @@ function refusal(env: NodeJS.ProcessEnv): string {
 test('nothing set: the service of a first try', () => {
   expect(parseConfig({})).toEqual({
     http: { host: '127.0.0.1', port: 3000 },
-    database: { url: null, pool_size: 10 },
+    database: { url: null, pool_size: 10, pooler: 'none' },
     data_dir: null,
     installation_id: null,
     bootstrap_api_key: null,
@@ -43,6 +43,7 @@ test('everything set', () => {
     PORT: '8080',
     DATABASE_URL: 'postgres://user:secret@db.internal:5432/payments?sslmode=require',
     DATABASE_POOL_SIZE: '40',
+    DATABASE_POOLER: 'transaction',
     DATA_DIR: '/srv/oncepay',
     INSTALLATION_ID: 'eu-1',
     BOOTSTRAP_API_KEY: 'oncepay_sk_0123456789',
@@ -69,6 +70,7 @@ test('everything set', () => {
   const config = parseConfig(env);
   expect(config).toMatchObject({
     http: { host: '0.0.0.0', port: 8080 },
+    database: { pool_size: 40, pooler: 'transaction' },
     providers: ['stripe', 'sandbox'],
     sandbox: { webhook_secrets: ['whsec_bmV3ZXN0IHNlY3JldCE=', 'whsec_b2xkZXIgc2VjcmV0ISEh'] },
     kafka_brokers: ['k1:9092', 'k2:9092'],
@@ -84,6 +86,7 @@ describe('a wrong value names its variable and says what was expected', () => {
     ['HOST', ['a b', 'http://x']],
     ['DATABASE_URL', ['', 'mysql://db/x', 'localhost:5432', 'postgres://host/with blank', 'postgres://[bad']],
     ['DATABASE_POOL_SIZE', ['0', '1', '501']],
+    ['DATABASE_POOLER', ['pgbouncer', 'session', 'Transaction']],
     ['INSTALLATION_ID', ['a b', 'é', 'x'.repeat(65)]],
     ['BOOTSTRAP_API_KEY', ['', 'short', 'with a blank inside it', 'é'.repeat(20)]],
     ['PROVIDERS', ['paypal', 'sandbox,sandbox', 'sandbox,', ',', ' ', 'Sandbox']],
@@ -130,6 +133,10 @@ test('set to nothing is unset, but for secrets', () => {
   const names = Object.keys(VARIABLES) as VariableName[];
   const not_secret = names.filter((name) => !('secret' in VARIABLES[name]));
   expect(parseConfig(Object.fromEntries(not_secret.map((name) => [name, ''])))).toEqual(parseConfig({}));
+});
+
+test('a pooler is one that DATABASE_URL leads through', () => {
+  expect(refusal({ DATABASE_POOLER: 'transaction' })).toMatch(/^DATABASE_POOLER: is transaction, but DATABASE_URL/);
 });
 
 describe('times', () => {
