@@ -40,6 +40,8 @@ export interface AppDependencies {
   readonly payments: PaymentsContext;
   readonly metrics: Metrics;
   readonly logger: Logger;
+  /** Where several processes serve: the metrics of all of them. Left out: this one's. */
+  readonly collectMetrics?: (() => Promise<string>) | undefined;
   readonly hooks?: AppHooks;
 }
 
@@ -52,6 +54,7 @@ export interface AppHooks {
 /** The app with all its plugins and routes, ready to listen. Closing it ends what it started, not the database. */
 export async function buildApp(dependencies: AppDependencies): Promise<FastifyInstance> {
   const { config, database, metrics, payments, hooks } = dependencies;
+  const { processes, rate_limit_per_second } = config;
   const app = newServer(dependencies.logger);
   const keys = keysOf(app, database);
 
@@ -61,8 +64,8 @@ export async function buildApp(dependencies: AppDependencies): Promise<FastifyIn
   await app.register(draining);
   await app.register(hostHeader);
   await app.register(unrouted);
-  await app.register(auth, { ...keys, onFailure: await failureLimit(app) });
-  await app.register(clientRateLimit, { per_second: config.rate_limit_per_second });
+  await app.register(auth, { ...keys, onFailure: await failureLimit(app, { processes }) });
+  await app.register(clientRateLimit, { per_second: rate_limit_per_second, processes });
   await app.register(bodyParser);
   await app.register(openApi);
 
@@ -76,7 +79,7 @@ export async function buildApp(dependencies: AppDependencies): Promise<FastifyIn
   await app.register(orderRoutes, database);
   await app.register(accountRoutes, database);
   await app.register(healthRoutes, database);
-  await app.register(metricsRoute, { metrics });
+  await app.register(metricsRoute, { metrics, collect: dependencies.collectMetrics });
   await app.register(pages);
   if (hooks?.routes !== undefined) await app.register(hooks.routes);
 

@@ -74,6 +74,11 @@ export const VARIABLES = {
     unset: { value: '3000' },
     what: 'The port; 0 takes a free one, which the start-up text tells.',
   },
+  PROCESSES: {
+    ...wholeNumber(1, 256),
+    unset: { value: '1' },
+    what: 'How many processes serve on that port, one per core at most: docs/processes.md.',
+  },
   DATABASE_URL: {
     ...url(['postgres:', 'postgresql:'], 'an address that begins with postgres:// or postgresql://'),
     secret: true,
@@ -83,7 +88,7 @@ export const VARIABLES = {
   DATABASE_POOL_SIZE: {
     ...wholeNumber(2, 500),
     unset: { value: '10' },
-    what: 'The most connections of one instance.',
+    what: 'The most connections of one process; each has one more to hear of changed keys.',
   },
   DATABASE_POOLER: {
     ...oneOf(POOLERS),
@@ -215,7 +220,7 @@ export const VARIABLES = {
   RATE_LIMIT_PER_SECOND: {
     ...wholeNumber(0, 1_000_000),
     unset: { value: '500' },
-    what: 'Requests of one client per second and instance; 0 switches it off.',
+    what: 'Requests of one client per second and instance, shared out evenly among its `PROCESSES`; 0 switches it off.',
   },
   LOG_LEVEL: {
     ...oneOf(LOG_LEVELS),

@@ -7,6 +7,8 @@ import type { LogLevel } from './logger.js';
 /** The whole configuration. Nothing else reads the environment. Null: unset, and what that means is in the table. */
 export interface Config {
   readonly http: { readonly host: string; readonly port: number };
+  /** How many serve on that port; 1: this one, and no other is started. */
+  readonly processes: number;
   readonly database: { readonly url: string | null; readonly pool_size: number; readonly pooler: Pooler };
   readonly data_dir: string | null;
   readonly installation_id: string | null;
@@ -73,6 +75,7 @@ export function parseConfig(env: NodeJS.ProcessEnv): Config {
   const value = <N extends VariableName>(name: N): Value<N> => readOrDefault(env, name);
   const config: Config = {
     http: { host: value('HOST'), port: value('PORT') },
+    processes: value('PROCESSES'),
     database: {
       url: read('DATABASE_URL'),
       pool_size: value('DATABASE_POOL_SIZE'),
@@ -108,6 +111,9 @@ export function parseConfig(env: NodeJS.ProcessEnv): Config {
   return config;
 }
 
+/** Of its 100; the rest is for the command lines and for who looks at it. */
+const EMBEDDED_CONNECTIONS = 90;
+
 /** What is allowed and yet deserves a line in the log at start. */
 export function configWarnings(config: Config): string[] {
   const warnings: string[] = [];
@@ -124,6 +130,13 @@ export function configWarnings(config: Config): string[] {
     warnings.push(
       'SANDBOX_URL is set without SANDBOX_WEBHOOK_SECRETS: webhooks of the sandbox are refused. ' +
         'Set it to the secret that the simulator signs with',
+    );
+  }
+  const connections = config.processes * (config.database.pool_size + 1);
+  if (config.processes > 1 && config.database.url === null && connections > EMBEDDED_CONNECTIONS) {
+    warnings.push(
+      `PROCESSES and DATABASE_POOL_SIZE may need ${connections} connections; the embedded PostgreSQL has ` +
+        `${EMBEDDED_CONNECTIONS} for them. Take a smaller DATABASE_POOL_SIZE: it is for each process`,
     );
   }
   if (config.bootstrap_api_key !== null && config.bootstrap_api_key.length < 32) {

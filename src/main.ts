@@ -1,6 +1,7 @@
 import { type Config, ConfigError, configWarnings, readConfig } from './config.js';
 import { createLogger, type Logger } from './logger.js';
-import { type Service, startService } from './start.js';
+import type { Service } from './foundation.js';
+import { startService } from './start.js';
 import { welcomeText } from './welcome.js';
 
 /** What is made here is for this user only. */

@@ -1,4 +1,4 @@
-import type { StartFacts } from './start.js';
+import type { StartFacts } from './foundation.js';
 
 /** What `npm start` prints: where everything is, and a line that charges when pasted into a shell. */
 export function welcomeText(facts: StartFacts): string {

@@ -2,8 +2,16 @@ import type { FastifyInstance } from 'fastify';
 import type { Metrics } from '../metrics.js';
 import { documented } from './openapi-route.js';
 
+export interface MetricsRouteOptions {
+  readonly metrics: Metrics;
+  /** Instead of this process's own. */
+  readonly collect?: (() => Promise<string>) | undefined;
+}
+
 /** `/metrics`, in Prometheus' text format. Scrapes at the same time share one collection. */
-export async function metricsRoute(app: FastifyInstance, { metrics }: { metrics: Metrics }): Promise<void> {
+export async function metricsRoute(app: FastifyInstance, options: MetricsRouteOptions): Promise<void> {
+  const { registry } = options.metrics;
+  const collect = options.collect ?? (() => registry.metrics());
   let collecting: Promise<string> | null = null;
   const config = {
     quiet: true,
@@ -16,7 +24,7 @@ export async function metricsRoute(app: FastifyInstance, { metrics }: { metrics:
     }),
   } as const;
   app.get('/metrics', { config }, async (_request, reply) => {
-    collecting ??= metrics.registry.metrics().finally(() => (collecting = null));
-    return reply.header('content-type', metrics.registry.contentType).send(await collecting);
+    collecting ??= collect().finally(() => (collecting = null));
+    return reply.header('content-type', registry.contentType).send(await collecting);
   });
 }

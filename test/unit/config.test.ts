@@ -15,6 +15,7 @@ function refusal(env: NodeJS.ProcessEnv): string {
 test('nothing set: the service of a first try', () => {
   expect(parseConfig({})).toEqual({
     http: { host: '127.0.0.1', port: 3000 },
+    processes: 1,
     database: { url: null, pool_size: 10, pooler: 'none' },
     data_dir: null,
     installation_id: null,
@@ -41,6 +42,7 @@ test('everything set', () => {
   const env = {
     HOST: '0.0.0.0',
     PORT: '8080',
+    PROCESSES: '4',
     DATABASE_URL: 'postgres://user:secret@db.internal:5432/payments?sslmode=require',
     DATABASE_POOL_SIZE: '40',
     DATABASE_POOLER: 'transaction',
@@ -70,6 +72,7 @@ test('everything set', () => {
   const config = parseConfig(env);
   expect(config).toMatchObject({
     http: { host: '0.0.0.0', port: 8080 },
+    processes: 4,
     database: { pool_size: 40, pooler: 'transaction' },
     providers: ['stripe', 'sandbox'],
     sandbox: { webhook_secrets: ['whsec_bmV3ZXN0IHNlY3JldCE=', 'whsec_b2xkZXIgc2VjcmV0ISEh'] },
@@ -84,6 +87,7 @@ describe('a wrong value names its variable and says what was expected', () => {
   test.each<[VariableName, string[]]>([
     ['PORT', ['65536', '-1', '+5', '1e3', '0x10', ' 80', '80 ', '8_0', '08', '1.0', '٣', '１２', 'NaN', ' ']],
     ['HOST', ['a b', 'http://x']],
+    ['PROCESSES', ['0', '257', '1.5', 'auto', 'max']],
     ['DATABASE_URL', ['', 'mysql://db/x', 'localhost:5432', 'postgres://host/with blank', 'postgres://[bad']],
     ['DATABASE_POOL_SIZE', ['0', '1', '501']],
     ['DATABASE_POOLER', ['pgbouncer', 'session', 'Transaction']],
@@ -179,6 +183,9 @@ describe('providers', () => {
   test('what is allowed but worth a word', () => {
     expect(configWarnings(parseConfig({}))).toEqual([]);
     expect(configWarnings(parseConfig({ PROVIDERS: 'instant' }))).toEqual([expect.stringContaining('moves no money')]);
+    expect(configWarnings(parseConfig({ PROCESSES: '8' }))).toEqual([]);
+    expect(configWarnings(parseConfig({ PROCESSES: '9' }))).toEqual([expect.stringContaining('99 connections')]);
+    expect(configWarnings(parseConfig({ PROCESSES: '9', DATABASE_URL: 'postgres://db/x' }))).toEqual([]);
     expect(configWarnings(parseConfig({ SANDBOX_URL: 'http://127.0.0.1:1' }))).toEqual([
       expect.stringContaining('SANDBOX_WEBHOOK_SECRETS'),
     ]);
