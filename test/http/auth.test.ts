@@ -3,6 +3,7 @@ import request from 'supertest';
 import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
 import { revokeKey, rotateKey, setDisabled, setScopes } from '../../src/clients/changes.js';
 import { clientOf } from '../../src/http/request.js';
+import { addressOf } from '../support/database.js';
 import { sendRaw } from '../support/raw-http.js';
 import { type Shell, startShell } from '../support/shell.js';
 
@@ -171,7 +172,7 @@ describe('the time of last use', () => {
 
 describe('while the database is away', () => {
   it('the answer is 503, never 401', async () => {
-    const shell = await startShell({ routes, database_url: 'postgres://nobody@127.0.0.1:1/nothing' });
+    const shell = await startShell({ routes, address: addressOf('postgres://nobody@127.0.0.1:1/nothing') });
     const answer = await request(shell.url)
       .get('/read')
       .set('Authorization', `Bearer oncepay_sk_${'A'.repeat(43)}`)

@@ -1,7 +1,6 @@
 import { randomUUID } from 'node:crypto';
 import request, { type Response } from 'supertest';
 import { afterAll, beforeAll, expect, it } from 'vitest';
-import { openPool } from '../../src/database/database.js';
 import type pg from 'pg';
 import { INSTALLATION_ID, newCharge, referencesOf } from '../support/app.js';
 import { createTestDatabase, type TestDatabase } from '../support/database.js';
@@ -17,9 +16,9 @@ let services: ServiceProcess[];
 
 beforeAll(async () => {
   [database, simulator] = await Promise.all([createTestDatabase(), startSimulatorProcess()]);
-  pool = openPool(database.url, { pool_size: 2 });
+  pool = database.openPool({ pool_size: 2 });
   const env = {
-    DATABASE_URL: database.url,
+    ...database.env,
     INSTALLATION_ID,
     SANDBOX_URL: simulator.url,
     SANDBOX_WEBHOOK_SECRETS: simulator.webhook_secret,

@@ -6,7 +6,7 @@ import { buildApp } from '../../src/app.js';
 import { openDatabase } from '../../src/database/database.js';
 import { OncepayError } from '../../src/domain/errors.js';
 import { createLogger } from '../../src/logger.js';
-import { createEmptyDatabase } from '../support/database.js';
+import { addressOf, createEmptyDatabase } from '../support/database.js';
 import { RawConnection, sendRaw } from '../support/raw-http.js';
 import { type Shell, shellDependencies, startShell } from '../support/shell.js';
 
@@ -220,7 +220,7 @@ describe('health', () => {
   });
 
   it('is alive but not ready while the database is away', async () => {
-    shell = await startShell({ database_url: 'postgres://nobody@127.0.0.1:1/nothing' });
+    shell = await startShell({ address: addressOf('postgres://nobody@127.0.0.1:1/nothing') });
     await request(shell.url).get('/health/live').expect(200);
     const answer = await request(shell.url).get('/health/ready').expect(503);
     expect(answer.body).toEqual({
@@ -233,7 +233,7 @@ describe('health', () => {
 
   it('is not ready before the migrations are applied', async () => {
     const empty = await createEmptyDatabase();
-    shell = await startShell({ database_url: empty.url });
+    shell = await startShell({ address: empty });
     const answer = await request(shell.url).get('/health/ready').expect(503);
     expect(answer.body.checks).toMatchObject({ database: 'ok', migrations: 'pending' });
     await shell.close();

@@ -2,7 +2,6 @@ import { randomUUID } from 'node:crypto';
 import type pg from 'pg';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { createBatcher } from '../../src/database/batcher.js';
-import { openPool } from '../../src/database/database.js';
 import { beginCharges, type BeginChargeItem, type BeginChargeResult } from '../../src/store/begin-charge.js';
 import { readDossier } from '../../src/store/payments.js';
 import { endLease, storeAnswer } from '../../src/store/records.js';
@@ -16,7 +15,7 @@ let database: TestDatabase;
 let pool: pg.Pool;
 beforeAll(async () => {
   database = await createTestDatabase();
-  pool = openPool(database.url, { pool_size: 20, settings: { deadlock_timeout: '20ms' } });
+  pool = database.openPool({ pool_size: 20, settings: { deadlock_timeout: '20ms' } });
 });
 afterAll(async () => {
   await pool.end();

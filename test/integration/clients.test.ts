@@ -7,7 +7,7 @@ import { bootstrapClient } from '../../src/clients/bootstrap.js';
 import { type CommandContext, parseCommand, USAGE } from '../../src/clients/command.js';
 import { findValidKeys, KEYS_CHANNEL, recordLastUse } from '../../src/clients/key-store.js';
 import { listClients } from '../../src/clients/list.js';
-import { type Database, openDatabase } from '../../src/database/database.js';
+import type { Database } from '../../src/database/database.js';
 import { Listener } from '../../src/database/listener.js';
 import { createTestDatabase, type TestDatabase } from '../support/database.js';
 
@@ -17,7 +17,7 @@ let test_database: TestDatabase;
 let database: Database;
 beforeAll(async () => {
   test_database = await createTestDatabase();
-  database = openDatabase(test_database.url, { pool_size: 4 });
+  database = test_database.open({ pool_size: 4 });
 });
 afterAll(async () => {
   await database.close();
@@ -275,7 +275,7 @@ describe('notifications', () => {
     let changes = 0;
     const errors: unknown[] = [];
     const listener = new Listener({
-      connection_string: test_database.url,
+      connection_string: test_database.direct_url,
       application_name: 'oncepay key changes',
       channel: KEYS_CHANNEL,
       onEvent: () => (changes += 1),
@@ -307,7 +307,7 @@ describe('notifications', () => {
   it('do not come for times of use', async () => {
     await run('create', 'shop', '--scopes', 'admin');
     const heard: string[] = [];
-    const listener = new pg.Client({ connectionString: test_database.url });
+    const listener = new pg.Client({ connectionString: test_database.direct_url });
     await listener.connect();
     await listener.query('listen oncepay_keys_changed');
     await listener.query('listen last');
@@ -340,7 +340,7 @@ describe('the command line', () => {
     'ends with 0 and the key alone on standard output, 2 for what is unknown, 1 where there is no database',
     { timeout: 60_000 },
     async () => {
-      const env = { DATABASE_URL: test_database.url };
+      const { env } = test_database;
       const [made, unknown, misspelt, away, help] = await Promise.all([
         main(['create', 'shop', '--scopes', 'payments:read'], env),
         main(['rotate', 'nobody'], env),

@@ -1,5 +1,4 @@
 import { afterAll, beforeAll, expect, test } from 'vitest';
-import { openDatabase } from '../../src/database/database.js';
 import type { Database } from '../../src/database/database.js';
 import { createTestDatabase } from '../support/database.js';
 import type { TestDatabase } from '../support/database.js';
@@ -8,7 +7,7 @@ let test_database: TestDatabase;
 let database: Database;
 beforeAll(async () => {
   test_database = await createTestDatabase();
-  database = openDatabase(test_database.url, { pool_size: 4 });
+  database = test_database.open({ pool_size: 4 });
 });
 afterAll(async () => {
   await database.close();

@@ -1,6 +1,5 @@
 import type pg from 'pg';
 import { afterEach, beforeEach, expect, test } from 'vitest';
-import { openPool } from '../../src/database/database.js';
 import { settleInstallation } from '../../src/store/installation.js';
 import { createTestDatabase, type TestDatabase } from '../support/database.js';
 
@@ -8,7 +7,7 @@ let database: TestDatabase;
 let pool: pg.Pool;
 beforeEach(async () => {
   database = await createTestDatabase();
-  pool = openPool(database.url, { pool_size: 8 });
+  pool = database.openPool({ pool_size: 8 });
 });
 afterEach(async () => {
   await pool.end();

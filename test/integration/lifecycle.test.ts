@@ -41,7 +41,7 @@ async function startAlone(env: Record<string, string> = {}) {
     () => database.drop(),
     () => simulator.stop(),
   );
-  const full = { DATABASE_URL: database.url, SANDBOX_URL: simulator.url, ...env };
+  const full = { ...database.env, SANDBOX_URL: simulator.url, ...env };
   return { service: await start(full), simulator, database, env: full };
 }
 
@@ -111,7 +111,7 @@ test(
   async () => {
     const limits = { PROVIDER_TIMEOUT_MS: '100', LEASE_MS: '30000', SHUTDOWN_TIMEOUT_MS: '200' };
     const { service, database } = await startAlone(limits);
-    const holder = new pg.Client({ connectionString: database.url });
+    const holder = new pg.Client({ connectionString: database.direct_url });
     await holder.connect();
     await holder.query('BEGIN; LOCK TABLE idempotency_record IN ACCESS EXCLUSIVE MODE');
     const stuck = charge(service).catch(() => undefined);

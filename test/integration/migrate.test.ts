@@ -5,9 +5,8 @@ import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import type pg from 'pg';
 import { afterEach, beforeEach, expect, test, vi } from 'vitest';
-import { openPool } from '../../src/database/database.js';
 import { migrate, MigrationError, pendingMigrations } from '../../src/database/migrate.js';
-import { createEmptyDatabase, type TestDatabase } from '../support/database.js';
+import { addressOf, createEmptyDatabase, type TestDatabase } from '../support/database.js';
 
 const OURS = fileURLToPath(new URL('../../prisma/migrations', import.meta.url));
 
@@ -17,7 +16,7 @@ let directory: string;
 
 beforeEach(async () => {
   database = await createEmptyDatabase();
-  pool = openPool(database.url, { pool_size: 10 });
+  pool = database.openPool({ pool_size: 10 });
   directory = mkdtempSync(join(tmpdir(), 'oncepay-migrations-'));
 });
 afterEach(async () => {
@@ -126,7 +125,7 @@ test('a failed migration on record is refused; one that was rolled back is appli
 
 test('a migration may take longer than any other statement', async () => {
   write('1_slow', 'SELECT pg_sleep(0.5)');
-  const hasty = openPool(database.url, { pool_size: 2 });
+  const hasty = database.openPool({ pool_size: 2 });
   hasty.options.statement_timeout = 300;
   hasty.options.query_timeout = 300;
   await migrate(hasty, directory);
@@ -146,7 +145,7 @@ test('one that waits for a table in use gives up rather than hold up everybody b
 
 test('a database of another encoding is refused', async () => {
   await pool.query(`CREATE DATABASE latin_${process.pid} ENCODING 'LATIN1' TEMPLATE template0 LOCALE 'C'`);
-  const latin = openPool(database.url.replace(/[^/]*$/, `latin_${process.pid}`), { pool_size: 1 });
+  const latin = addressOf(database.direct_url.replace(/[^/]*$/, `latin_${process.pid}`)).openPool({ pool_size: 1 });
   await expect(migrate(latin)).rejects.toThrow(/encoding must be UTF8, it is LATIN1/);
   await latin.end();
   await vi.waitFor(() => pool.query(`DROP DATABASE latin_${process.pid} WITH (FORCE)`));

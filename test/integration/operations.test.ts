@@ -566,7 +566,7 @@ describe('the command line', () => {
     async () => {
       const [charge, young] = [await unknownCharge(system, LOST), await unknownCharge(system, LOST)];
       await age(system, charge.operation_id, 25);
-      const env = { DATABASE_URL: system.database_url };
+      const { env } = system.address;
       const [listed, shown, early, settled, misspelt, away, help] = await Promise.all([
         main(['list', '--older-than', '0'], env),
         main(['show', young.operation_id], env),

@@ -1,6 +1,6 @@
 import { randomUUID } from 'node:crypto';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
-import { type Database, openDatabase } from '../../src/database/database.js';
+import type { Database } from '../../src/database/database.js';
 import { backlogReader } from '../../src/store/backlog.js';
 import { claimShards, finishRound, readUnsent } from '../../src/store/outbox.js';
 import { createTestDatabase, type TestDatabase } from '../support/database.js';
@@ -9,7 +9,7 @@ let own: TestDatabase;
 let database: Database;
 beforeEach(async () => {
   own = await createTestDatabase();
-  database = openDatabase(own.url, { pool_size: 8, onError: () => undefined });
+  database = own.open({ pool_size: 8, onError: () => undefined });
 });
 afterEach(async () => {
   await database.close();

@@ -21,7 +21,7 @@ function prismaColumns(schema: string): string[] {
 
 it('schema.prisma tells of the tables that the migrations make, column by column', async () => {
   const database = await createTestDatabase();
-  const client = new pg.Client({ connectionString: database.url });
+  const client = new pg.Client({ connectionString: database.direct_url });
   await client.connect();
   try {
     const { rows } = await client.query<{ name: string }>(

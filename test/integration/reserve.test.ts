@@ -1,7 +1,6 @@
 import { randomUUID } from 'node:crypto';
 import type pg from 'pg';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { openPool } from '../../src/database/database.js';
 import { endLease, leaveOpen, releaseKey, storeAnswer } from '../../src/store/records.js';
 import { reserve, type ReserveItem, type ReserveResult } from '../../src/store/reserve.js';
 import { LEASE_MS, reserveItem } from '../support/charges.js';
@@ -12,7 +11,7 @@ let database: TestDatabase;
 let pool: pg.Pool;
 beforeAll(async () => {
   database = await createTestDatabase();
-  pool = openPool(database.url, { pool_size: 20, settings: { deadlock_timeout: '20ms' } });
+  pool = database.openPool({ pool_size: 20, settings: { deadlock_timeout: '20ms' } });
 });
 afterAll(async () => {
   await pool.end();

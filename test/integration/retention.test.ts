@@ -6,7 +6,6 @@ import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import type pg from 'pg';
 import { afterAll, beforeAll, beforeEach, describe, expect, it, vi } from 'vitest';
-import { openPool } from '../../src/database/database.js';
 import { nextDaily } from '../../src/jobs/daily.js';
 import { sweep } from '../../src/jobs/retention.js';
 import { createLogger } from '../../src/logger.js';
@@ -22,7 +21,7 @@ let database: TestDatabase;
 let pool: pg.Pool;
 beforeAll(async () => {
   database = await createTestDatabase();
-  pool = openPool(database.url, { pool_size: 6 });
+  pool = database.openPool({ pool_size: 6 });
 });
 beforeEach(() => pool.query('truncate idempotency_record, processed_event, outbox_event'));
 afterAll(async () => {
@@ -176,7 +175,7 @@ describe('npm run retention', () => {
 
   it('sweeps once and tells what it deleted; ends with 1 while another one is at it', async () => {
     await records('old-', 7, 'done', '1 second');
-    const env = { DATABASE_URL: database.url };
+    const { env } = database;
     const other = await pool.connect();
     await other.query('begin');
     await lockRetention(other);
@@ -192,7 +191,12 @@ describe('npm run retention', () => {
   it('works on the database that the service does: of .env, where the environment names none', async () => {
     await records('old-', 3, 'done', '1 second');
     const folder = mkdtempSync(join(tmpdir(), 'oncepay-env-'));
-    writeFileSync(join(folder, '.env'), `DATABASE_URL=${database.url}\n`);
+    writeFileSync(
+      join(folder, '.env'),
+      Object.entries(database.env)
+        .map(([name, value]) => `${name}=${value}\n`)
+        .join(''),
+    );
     const swept = await run({}, folder);
     rmSync(folder, { recursive: true });
     expect(swept).toMatchObject({ code: 0, output: expect.stringContaining('Deleted 3 idempotency') as unknown });

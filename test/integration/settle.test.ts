@@ -1,6 +1,5 @@
 import type pg from 'pg';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { openPool } from '../../src/database/database.js';
 import { inTransaction } from '../../src/database/transaction.js';
 import { lockDossier, readDossier } from '../../src/store/payments.js';
 import { answerWaiting, leaveOpen } from '../../src/store/records.js';
@@ -16,7 +15,7 @@ let database: TestDatabase;
 let pool: pg.Pool;
 beforeAll(async () => {
   database = await createTestDatabase();
-  pool = openPool(database.url, { pool_size: 20, settings: { deadlock_timeout: '20ms' } });
+  pool = database.openPool({ pool_size: 20, settings: { deadlock_timeout: '20ms' } });
 });
 afterAll(async () => {
   await pool.end();

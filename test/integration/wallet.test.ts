@@ -2,7 +2,7 @@ import { randomInt } from 'node:crypto';
 import { uuidv7 } from 'uuidv7';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { createClient } from '../../src/clients/changes.js';
-import { type Database, openDatabase } from '../../src/database/database.js';
+import type { Database } from '../../src/database/database.js';
 import { inTransaction } from '../../src/database/transaction.js';
 import {
   listEntries,
@@ -17,7 +17,7 @@ let own: TestDatabase;
 let database: Database;
 beforeEach(async () => {
   own = await createTestDatabase();
-  database = openDatabase(own.url, { pool_size: 16, onError: () => undefined });
+  database = own.open({ pool_size: 16, onError: () => undefined });
   await createClient(database.pool, { id: 'shop', name: 'shop', scopes: [] }, { actor: 'test' });
 });
 afterEach(async () => {

@@ -114,7 +114,7 @@ beforeAll(async () => {
   start({ ...wallet, topic: topics.wallet });
   const relay = new Relay({
     pool: database.pool,
-    connection_string: system.database_url,
+    connection_string: system.database.listen_url,
     source: SOURCE,
     publisher,
     logger: silent,

@@ -34,7 +34,7 @@ describe('a relay that is killed between sending and marking', () => {
       `insert into outbox_event (id, topic, key, sequence, type, data) values ($1, $2, 'o-1', 1, 'OrderCreated.v1', $3)`,
       [id, topic, JSON.stringify(order)],
     );
-    const options = { database_url: base.url, brokers: brokers(), source: SOURCE, lease_ms: 1_000 };
+    const options = { database: base.address, brokers: brokers(), source: SOURCE, lease_ms: 1_000 };
     const killed = Child.start('relay', { ...options, hang_after_send: true });
     base.add(() => killed.kill());
     await killed.until((lines) => lines.length === 1);
@@ -62,7 +62,7 @@ describe('a relay that is killed between sending and marking', () => {
     for (let sequence = 1; sequence <= 50; sequence += 1) {
       await writeEvent(base.database.pool, { topic, key: 'p-1', sequence });
     }
-    const options = { database_url: base.url, brokers: brokers(), source: SOURCE, lease_ms: 500 };
+    const options = { database: base.address, brokers: brokers(), source: SOURCE, lease_ms: 500 };
     const killed = Child.start('relay', { ...options, hang_after_send: true });
     base.add(() => killed.kill());
     await killed.until((lines) => lines.length === 1);
@@ -84,7 +84,7 @@ describe('a consumer that is killed between its effect and the offset', () => {
     const [first, second] = [transfer('1.00'), transfer('2.00')];
     await send(topic, [first, second]);
     const options = {
-      database_url: base.url,
+      database: base.address,
       brokers: brokers(),
       consumer: 'wallet',
       topic,

@@ -28,7 +28,7 @@ beforeAll(async () => {
   events_publisher = new Publisher(kafka);
   relay = new Relay({
     pool: system.database.pool,
-    connection_string: system.database_url,
+    connection_string: system.database.listen_url,
     source: SOURCE,
     publisher: events_publisher,
     logger: silent,

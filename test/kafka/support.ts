@@ -2,7 +2,8 @@ import { randomUUID } from 'node:crypto';
 import { type IHeaders, Kafka, logLevel } from 'kafkajs';
 import { Registry } from 'prom-client';
 import { inject, vi } from 'vitest';
-import { openDatabase, type Database } from '../../src/database/database.js';
+import type { Database } from '../../src/database/database.js';
+import type { Pooler } from '../../src/config-variables.js';
 import { encodeEvent } from '../../src/kafka/cloud-events.js';
 import { type ConsumerOptions, ConsumerRunner, type EventConsumer } from '../../src/kafka/consumer.js';
 import { createConsumerMetrics } from '../../src/kafka/metrics.js';
@@ -95,7 +96,8 @@ export class Reader {
 
 export interface TestBase {
   readonly database: Database;
-  readonly url: string;
+  /** For a process of its own. */
+  readonly address: { readonly url: string; readonly pooler: Pooler };
   /** Ends everything that was added, last first, and drops the database. */
   end(): Promise<void>;
   add(close: () => Promise<unknown>): void;
@@ -106,12 +108,12 @@ export interface TestBase {
 
 export async function newBase(kafka = newKafka()): Promise<TestBase> {
   const own = await createTestDatabase();
-  const database = openDatabase(own.url, { pool_size: 8, onError: () => undefined });
+  const database = own.open({ pool_size: 8, onError: () => undefined });
   const closers: (() => Promise<unknown>)[] = [];
   const metrics = createConsumerMetrics(new Registry());
   const base: TestBase = {
     database,
-    url: own.url,
+    address: { url: own.url, pooler: own.pooler },
     add: (close) => void closers.push(close),
     async end() {
       for (let close = closers.pop(); close !== undefined; close = closers.pop()) await close();
@@ -126,7 +128,7 @@ export async function newBase(kafka = newKafka()): Promise<TestBase> {
     relay(options = {}) {
       const relay = new Relay({
         pool: database.pool,
-        connection_string: own.url,
+        connection_string: database.listen_url,
         source: SOURCE,
         publisher: options.publisher ?? base.publisher(),
         logger: silent,

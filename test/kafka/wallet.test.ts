@@ -95,7 +95,7 @@ describe('the wallet', () => {
     );
 
     const options = {
-      database_url: base.url,
+      database: base.address,
       brokers: brokers(),
       consumer: 'wallet',
       topic,

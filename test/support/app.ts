@@ -7,7 +7,7 @@ import { buildApp } from '../../src/app.js';
 import { createClient } from '../../src/clients/changes.js';
 import { SCOPES, type Scope } from '../../src/clients/scopes.js';
 import { parseConfig } from '../../src/config.js';
-import { type Database, openDatabase } from '../../src/database/database.js';
+import type { Database } from '../../src/database/database.js';
 import { chargeProviderKey } from '../../src/domain/command-hash.js';
 import { type Jobs, startJobs } from '../../src/jobs/index.js';
 import { createLogger } from '../../src/logger.js';
@@ -16,7 +16,7 @@ import { createPayments, type PaymentsContext, type Step } from '../../src/payme
 import type { PaymentProvider } from '../../src/providers/provider.js';
 import { createProviders, type Providers } from '../../src/providers/registry.js';
 import type { Movement } from '../../src/simulator/records.js';
-import { createTestDatabase, type TestDatabase } from './database.js';
+import { addressOf, createTestDatabase, type TestDatabase } from './database.js';
 import { freePort } from './service.js';
 import { type SimulatorProcess, startSimulatorProcess } from './simulator.js';
 import { soon } from './soon.js';
@@ -64,7 +64,7 @@ export interface HeldRequest {
 export interface SystemOptions extends InstanceOptions {
   /** The simulator sends its webhooks to the first instance. */
   readonly webhooks?: boolean;
-  /** Instead of a database of the test's own. */
+  /** Straight to another database, instead of one of the test's own. */
   readonly database_url?: string;
 }
 
@@ -85,7 +85,8 @@ export class TestSystem {
   private constructor(
     private running: SimulatorProcess,
     private readonly own_database: TestDatabase | null,
-    readonly database_url: string,
+    /** How an instance reaches the database. */
+    readonly address: ReturnType<typeof addressOf>,
     /** The test's own connections. */
     readonly database: Database,
     readonly api_key: string,
@@ -98,14 +99,14 @@ export class TestSystem {
     const webhook_url = `http://127.0.0.1:${first_port}/webhooks/sandbox`;
     const own = options.database_url === undefined ? await createTestDatabase() : null;
     const simulator = await startSimulatorProcess(options.webhooks === true ? { webhook_url } : {});
-    const url = options.database_url ?? own?.url ?? '';
-    const database = openDatabase(url, { pool_size: 4, onError: () => undefined });
+    const address = own ?? addressOf(options.database_url ?? '');
+    const database = address.open({ pool_size: 4, onError: () => undefined });
     const { key } = await createClient(
       database.pool,
       { id: 'default', name: 'default', scopes: SCOPES },
       { actor: 'test' },
     );
-    const system = new TestSystem(simulator, own, url, database, key, options, first_port);
+    const system = new TestSystem(simulator, own, address, database, key, options, first_port);
     await system.join();
     return system;
   }
@@ -285,7 +286,7 @@ export function newCharge(more: Json = {}): Json & { readonly external_payment_i
 }
 
 async function startInstance(
-  system: Pick<TestSystem, 'simulator' | 'database_url'>,
+  system: Pick<TestSystem, 'simulator' | 'address'>,
   port: number,
   options: InstanceOptions,
 ): Promise<TestInstance> {
@@ -296,7 +297,7 @@ async function startInstance(
     SANDBOX_WEBHOOK_SECRETS: simulator.webhook_secret,
     ...options.env,
   });
-  const database = openDatabase(system.database_url, { pool_size: 8, onError: () => undefined });
+  const database = system.address.open({ pool_size: 8, onError: () => undefined });
   const log: Record<string, unknown>[] = [];
   const logger = createLogger('debug', collect(log));
   const metrics = createMetrics();

@@ -1,9 +1,26 @@
 import { randomUUID } from 'node:crypto';
 import pg from 'pg';
 import { inject, vi } from 'vitest';
+import type { Pooler } from '../../src/config-variables.js';
+import { type Database, openDatabase, openPool, type PoolOptions } from '../../src/database/database.js';
 
+declare module 'vitest' {
+  export interface ProvidedContext {
+    /** What the service under test goes through (`npm run test:pgbouncer`); undefined: nothing. */
+    database_pooler: { readonly port: number; readonly pooler: Pooler } | undefined;
+  }
+}
+
+/** A database as the service under test reaches it: through the pooler where the run has one. */
 export interface TestDatabase {
   readonly url: string;
+  readonly pooler: Pooler;
+  /** For a service, or a command line, in a process of its own. */
+  readonly env: Readonly<Record<'DATABASE_URL' | 'DATABASE_POOLER', string>>;
+  /** For what needs a session of its own: LISTEN, locks, settings. */
+  readonly direct_url: string;
+  open(options: PoolOptions): Database;
+  openPool(options: PoolOptions): pg.Pool;
   /** Cuts whoever is still connected. */
   drop(): Promise<void>;
 }
@@ -14,19 +31,38 @@ const COPY_LIMIT = { timeout: 10_000, interval: 25 };
 export async function createTestDatabase(): Promise<TestDatabase> {
   const name = `test_${randomUUID().replaceAll('-', '')}`;
   await copyTemplate(name);
-  return {
-    url: adminUrl().replace(/[^/]*$/, name),
-    drop: () => asAdmin((admin) => admin.query(`DROP DATABASE IF EXISTS ${name} WITH (FORCE)`)),
-  };
+  return testDatabase(name);
 }
 
 /** An empty database, for tests of the migrations. */
 export async function createEmptyDatabase(): Promise<TestDatabase> {
   const name = `empty_${randomUUID().replaceAll('-', '')}`;
   await asAdmin((admin) => admin.query(`CREATE DATABASE ${name}`));
+  return testDatabase(name);
+}
+
+function testDatabase(name: string): TestDatabase {
+  const direct_url = adminUrl().replace(/[^/]*$/, name);
   return {
-    url: adminUrl().replace(/[^/]*$/, name),
+    ...addressOf(direct_url, inject('database_pooler')),
+    direct_url,
     drop: () => asAdmin((admin) => admin.query(`DROP DATABASE IF EXISTS ${name} WITH (FORCE)`)),
+  };
+}
+
+/** How a database is reached, through a pooler or straight. */
+export function addressOf(
+  direct_url: string,
+  through?: { readonly port: number; readonly pooler: Pooler },
+): Pick<TestDatabase, 'url' | 'pooler' | 'env' | 'open' | 'openPool'> {
+  const pooler = through?.pooler ?? 'none';
+  const url = through ? Object.assign(new URL(direct_url), { port: String(through.port) }).href : direct_url;
+  return {
+    url,
+    pooler,
+    env: { DATABASE_URL: url, DATABASE_POOLER: pooler },
+    open: (options) => openDatabase(url, { pooler, ...options }),
+    openPool: (options) => openPool(url, { pooler, ...options }),
   };
 }
 

@@ -4,19 +4,19 @@ import { buildApp, type AppDependencies } from '../../src/app.js';
 import { createClient } from '../../src/clients/changes.js';
 import { SCOPES, type Scope } from '../../src/clients/scopes.js';
 import { parseConfig } from '../../src/config.js';
-import { type Database, openDatabase } from '../../src/database/database.js';
+import type { Database } from '../../src/database/database.js';
 import { createLogger, type Logger } from '../../src/logger.js';
 import { createMetrics } from '../../src/metrics.js';
 import { createPayments } from '../../src/payments/context.js';
 import { createProviders } from '../../src/providers/registry.js';
-import { createTestDatabase } from './database.js';
+import { createTestDatabase, type TestDatabase } from './database.js';
 
 export interface ShellOptions {
   readonly env?: NodeJS.ProcessEnv;
   /** Routes of the test's own, behind everything that guards ours. */
   readonly routes?: FastifyPluginAsync;
   /** Instead of a migrated database of its own. */
-  readonly database_url?: string;
+  readonly address?: Pick<TestDatabase, 'open'>;
 }
 
 /** The service's HTTP shell, listening, over a database of its own. */
@@ -32,8 +32,8 @@ export interface Shell {
 }
 
 export async function startShell(options: ShellOptions = {}): Promise<Shell> {
-  const own = options.database_url === undefined ? await createTestDatabase() : null;
-  const database = openDatabase(options.database_url ?? own?.url ?? '', { pool_size: 4 });
+  const own = options.address === undefined ? await createTestDatabase() : null;
+  const database = (options.address ?? own!).open({ pool_size: 4 });
   const log: Record<string, unknown>[] = [];
   const dependencies = await shellDependencies(database, createLogger('debug', collect(log)), options.env);
   const { routes } = options;

@@ -1,4 +1,5 @@
 /** A wallet or order consumer in a process of its own; says what it has committed, and where told so goes no further. */
+import type { Pooler } from '../../../src/config-variables.js';
 import { openDatabase } from '../../../src/database/database.js';
 import { createKafka } from '../../../src/kafka/client.js';
 import { ConsumerRunner } from '../../../src/kafka/consumer.js';
@@ -10,7 +11,7 @@ import { createLogger } from '../../../src/logger.js';
 import { createMetrics } from '../../../src/metrics.js';
 
 const options = JSON.parse(process.argv[2] ?? '') as {
-  database_url: string;
+  database: { url: string; pooler: Pooler };
   brokers: string[];
   consumer: 'wallet' | 'order-projection';
   topic: string;
@@ -20,7 +21,7 @@ const options = JSON.parse(process.argv[2] ?? '') as {
 };
 const logger = createLogger('silent');
 const kafka = createKafka(options.brokers, 'child', logger);
-const { pool } = openDatabase(options.database_url, { pool_size: 4 });
+const { pool } = openDatabase(options.database.url, { pool_size: 4, pooler: options.database.pooler });
 const consumes = { ...(options.consumer === 'wallet' ? wallet : orderProjection), topic: options.topic };
 
 new ConsumerRunner(consumes, {
