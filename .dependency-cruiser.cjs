@@ -15,6 +15,8 @@ const MAY_IMPORT = {
   store: ['database', 'contract', 'domain', ...BOTTOM],
   wallet: ['store', 'database', 'contract', 'domain', ...BOTTOM],
   clients: ['store', 'database', 'contract', 'domain', ...BOTTOM],
+  // The workers of one service and their parent; what they serve is none of its business.
+  processes: ['domain', ...BOTTOM],
   payments: ['store', 'providers', 'database', 'contract', 'domain', ...BOTTOM],
   http: ['payments', 'clients', 'wallet', 'store', 'providers', 'database', 'contract', 'domain', ...BOTTOM],
   jobs: ['payments', 'clients', 'wallet', 'store', 'providers', 'database', 'contract', 'domain', ...BOTTOM],

@@ -33,6 +33,20 @@ const PERHAPS_SECRET = new RegExp(`"(?:${SECRET_MEMBERS})":|oncepay_sk_|whsec_|[
 const BLOCK_BYTES = 8192;
 const WRITTEN_AFTER_MS = 100;
 
+/** POSIX: so much is written to a pipe in one piece; more may be mixed with what other processes write to it. */
+const PIPE_PIECE_BYTES = 4096;
+
+/** Standard output for processes that share it: in smaller blocks of whole lines, so that lines stay whole. */
+export function sharedOutput(): DestinationStream {
+  return pino.destination({
+    dest: 1,
+    sync: false,
+    minLength: PIPE_PIECE_BYTES - 1024,
+    maxWrite: PIPE_PIECE_BYTES,
+    periodicFlush: WRITTEN_AFTER_MS,
+  });
+}
+
 /**
  * The service's logger: one JSON object per line, times in RFC 3339, without secrets. Without a `stream` it writes to
  * standard output, unblocking and in order; what is still in memory is written when the process exits, and lost with

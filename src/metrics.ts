@@ -1,3 +1,4 @@
+import { setTimeout as delay } from 'node:timers/promises';
 import { collectDefaultMetrics, Counter, Gauge, Histogram, Registry } from 'prom-client';
 
 /** What became of a request with an `Idempotency-Key` (docs/idempotency.md). */
@@ -56,6 +57,8 @@ export interface Metrics {
   watchBacklog(read: () => Promise<Backlog>): void;
 }
 
+/** A database that hangs must not cost a scrape everything else: Prometheus waits for ten seconds. */
+const BACKLOG_LIMIT_MS = 2_000;
 const DURATION_BUCKETS_S = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30];
 
 /** A registry of its own per call, so that two apps in one process don't meet. */
@@ -191,14 +194,16 @@ function watchBacklog(registry: Registry, read: () => Promise<Backlog>): void {
   // The registry collects all metrics at once: the three gauges share one reading.
   let reading: Promise<Backlog | null> | null = null;
   const readOnce = () =>
-    (reading ??= read()
-      .catch(() => null)
-      .finally(() => (reading = null)));
+    (reading ??= Promise.race([read().catch(() => null), delay(BACKLOG_LIMIT_MS, null, { ref: false })]).finally(
+      () => (reading = null),
+    ));
   const perWork = (name: string, help: string, pick: (waiting: Waiting) => number) =>
     new Gauge({
       name,
       help,
       labelNames: ['work'],
+      // Every process reads the same database: where several serve, their numbers are not added up.
+      aggregator: 'max',
       registers: [registry],
       async collect() {
         const backlog = await readOnce();
@@ -213,6 +218,7 @@ function watchBacklog(registry: Registry, read: () => Promise<Backlog>): void {
   new Gauge({
     name: 'oncepay_backlog_known',
     help: '1 where the database answered this scrape, 0 where the backlog is not known.',
+    aggregator: 'max',
     registers: [registry],
     async collect() {
       this.set((await readOnce()) === null ? 0 : 1);
