@@ -15,6 +15,8 @@ const STOP_LIMIT_MS = 5_000;
 export interface PgBouncerOptions {
   /** Of the PostgreSQL behind it, with who logs in there. All of its databases can be reached. */
   readonly server_url: string;
+  /** A free one by default. */
+  readonly port?: number;
   /** Sessions at the server, for each database. */
   readonly pool_size: number;
   /** What each of them gets; what the service needs by default. */
@@ -26,6 +28,7 @@ export interface PgBouncerOptions {
 /** A PgBouncer in transaction mode, as a child process. */
 export interface PgBouncer {
   readonly version: string;
+  readonly port: number;
   /** The same database as `url`, through the pooler. */
   through(url: string): string;
   /** A command of its console, such as `SHOW POOLS` or `RECONNECT`. */
@@ -36,13 +39,13 @@ export interface PgBouncer {
 }
 
 /**
- * Starts PgBouncer in front of a PostgreSQL, on a free port of this machine, ready when its console answers.
+ * Starts PgBouncer in front of a PostgreSQL, on this machine only, ready when its console answers.
  * @throws Error that says what is missing on this machine, or PgBouncer's last words
  */
 export async function startPgBouncer(options: PgBouncerOptions): Promise<PgBouncer> {
   const program = findPgBouncer();
   if (program === null) throw new Error('There is no PgBouncer here: npx tsx scripts/pgbouncer/fetch.ts');
-  const port = await freePort();
+  const port = options.port ?? (await freePort());
   const folder = mkdtempSync(join(tmpdir(), 'oncepay-pgbouncer-'));
   const through = (url: string): string => Object.assign(new URL(url), { hostname: HOST, port: String(port) }).href;
   const log_file = join(folder, 'pgbouncer.log');
@@ -55,7 +58,7 @@ export async function startPgBouncer(options: PgBouncerOptions): Promise<PgBounc
   };
   try {
     const [row] = await ready(child, () => ask('SHOW VERSION'), log);
-    return { version: String(row?.version), through, console: ask, log, stop };
+    return { version: String(row?.version), port, through, console: ask, log, stop };
   } catch (error) {
     await stop();
     throw error;

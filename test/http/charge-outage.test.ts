@@ -9,6 +9,7 @@ import { type EmbeddedPostgres, startEmbeddedPostgres } from '../../src/database
 import { migrate } from '../../src/database/migrate.js';
 import { newCharge, type TestInstance, TestSystem } from '../support/app.js';
 import { checkInvariants } from '../support/invariants.js';
+import { addressOf } from '../support/database.js';
 import { Relay } from '../support/relay.js';
 import { soon } from '../support/soon.js';
 
@@ -42,7 +43,7 @@ beforeAll(async () => {
   const pool = openPool(server.url, { pool_size: 1 });
   await migrate(pool);
   await pool.end();
-  system = await TestSystem.start({ database_url: relay.urlFor(server.url) });
+  system = await TestSystem.start({ address: addressOf(relay.urlFor(server.url)) });
   instance = system.first;
 });
 afterAll(async () => {
@@ -119,7 +120,7 @@ describe('the database stops', () => {
     const statuses = new Set(await Promise.all(sent));
     for (const status of statuses) expect([201, 503]).toContain(status);
     await startDatabase();
-    await system.query(`update idempotency_record set lease_until = clock_timestamp() where state = 'in_progress'`);
+    await system.expireLeases('true');
     for (const { body, key } of charges) {
       await chargeAfterwards(body, key);
       expect(await system.movements(body.external_payment_id)).toHaveLength(1);

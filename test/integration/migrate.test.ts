@@ -125,7 +125,7 @@ test('a failed migration on record is refused; one that was rolled back is appli
 
 test('a migration may take longer than any other statement', async () => {
   write('1_slow', 'SELECT pg_sleep(0.5)');
-  const hasty = database.openPool({ pool_size: 2 });
+  const hasty = addressOf(database.direct_url).openPool({ pool_size: 2 });
   hasty.options.statement_timeout = 300;
   hasty.options.query_timeout = 300;
   await migrate(hasty, directory);

@@ -1,4 +1,5 @@
 import { randomUUID } from 'node:crypto';
+import pg from 'pg';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import type { Database } from '../../src/database/database.js';
 import { backlogReader } from '../../src/store/backlog.js';
@@ -85,7 +86,8 @@ describe('the outbox', () => {
   });
 
   it('wakes nobody who has not asked for it', async () => {
-    const listener = await database.pool.connect();
+    const listener = new pg.Client({ connectionString: own.direct_url });
+    await listener.connect();
     const heard: string[] = [];
     listener.on('notification', ({ channel }) => heard.push(channel));
     try {
@@ -97,7 +99,7 @@ describe('the outbox', () => {
       await listener.query('select 1');
       expect(heard).toEqual(['oncepay_outbox']);
     } finally {
-      listener.release(true);
+      await listener.end();
     }
   });
 });

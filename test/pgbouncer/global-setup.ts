@@ -22,8 +22,7 @@ export default async function setup(project: TestProject): Promise<() => Promise
     ini: { server_round_robin: '1' },
   });
   const pooler: Pooler = process.env.TEST_POOLER === 'transaction-prepared' ? 'transaction-prepared' : 'transaction';
-  const port = Number(new URL(bouncer.through(database_admin_url)).port);
-  project.provide('database_pooler', { port, pooler });
+  project.provide('database_pooler', { port: bouncer.port, pooler });
   console.log(`${bouncer.version}, DATABASE_POOLER=${pooler}`);
   return () => bouncer.stop();
 }

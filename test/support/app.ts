@@ -8,6 +8,7 @@ import { createClient } from '../../src/clients/changes.js';
 import { SCOPES, type Scope } from '../../src/clients/scopes.js';
 import { parseConfig } from '../../src/config.js';
 import type { Database } from '../../src/database/database.js';
+import { inTransaction } from '../../src/database/transaction.js';
 import { chargeProviderKey } from '../../src/domain/command-hash.js';
 import { type Jobs, startJobs } from '../../src/jobs/index.js';
 import { createLogger } from '../../src/logger.js';
@@ -16,7 +17,7 @@ import { createPayments, type PaymentsContext, type Step } from '../../src/payme
 import type { PaymentProvider } from '../../src/providers/provider.js';
 import { createProviders, type Providers } from '../../src/providers/registry.js';
 import type { Movement } from '../../src/simulator/records.js';
-import { addressOf, createTestDatabase, type TestDatabase } from './database.js';
+import { createTestDatabase, type DatabaseAddress, type TestDatabase } from './database.js';
 import { freePort } from './service.js';
 import { type SimulatorProcess, startSimulatorProcess } from './simulator.js';
 import { soon } from './soon.js';
@@ -64,8 +65,8 @@ export interface HeldRequest {
 export interface SystemOptions extends InstanceOptions {
   /** The simulator sends its webhooks to the first instance. */
   readonly webhooks?: boolean;
-  /** Straight to another database, instead of one of the test's own. */
-  readonly database_url?: string;
+  /** Of a migrated database, instead of one of the test's own. */
+  readonly address?: DatabaseAddress;
 }
 
 export interface ChargeOptions {
@@ -86,7 +87,7 @@ export class TestSystem {
     private running: SimulatorProcess,
     private readonly own_database: TestDatabase | null,
     /** How an instance reaches the database. */
-    readonly address: ReturnType<typeof addressOf>,
+    readonly address: DatabaseAddress,
     /** The test's own connections. */
     readonly database: Database,
     readonly api_key: string,
@@ -97,9 +98,9 @@ export class TestSystem {
   static async start(options: SystemOptions = {}): Promise<TestSystem> {
     const first_port = await freePort();
     const webhook_url = `http://127.0.0.1:${first_port}/webhooks/sandbox`;
-    const own = options.database_url === undefined ? await createTestDatabase() : null;
+    const own = options.address === undefined ? await createTestDatabase() : null;
     const simulator = await startSimulatorProcess(options.webhooks === true ? { webhook_url } : {});
-    const address = own ?? addressOf(options.database_url ?? '');
+    const address = options.address ?? own!;
     const database = address.open({ pool_size: 4, onError: () => undefined });
     const { key } = await createClient(
       database.pool,
@@ -227,10 +228,29 @@ export class TestSystem {
 
   /** As if the lease's time had passed. Its holder does not notice. */
   async expireLease(key: string): Promise<void> {
+    await this.expireLeases(`key = $1`, [key]);
+  }
+
+  /** As if the time of these leases had passed, for whoever looks: the record itself, and the operation that watches it. */
+  async expireLeases(which: string, values: readonly unknown[] = []): Promise<void> {
     await this.query(
-      `update idempotency_record set lease_until = clock_timestamp() - interval '1 second' where key = $1 and state = 'in_progress'`,
-      [key],
+      `with chosen as (select client_id, key from idempotency_record where state = 'in_progress' and ${which}
+                       order by client_id, key for no key update skip locked),
+            over as (update idempotency_record r set lease_until = clock_timestamp() - interval '1 second',
+                       recover_at = clock_timestamp() - interval '1 second'
+                     from chosen c where c.client_id = r.client_id and c.key = r.key returning r.operation_id)
+       update operation o set check_at = clock_timestamp() - interval '1 second' from over
+       where o.id = over.operation_id and o.check_at is not null`,
+      [...values],
     );
+  }
+
+  /** Undoes rows as a dump restored from before them does: past the triggers that let nobody delete payments. */
+  async forget(statements: readonly string[], values: readonly unknown[]): Promise<void> {
+    await inTransaction(this.first.database.pool, async (tx) => {
+      await tx.query('set local session_replication_role = replica');
+      for (const statement of statements) await tx.query(statement, [...values]);
+    });
   }
 
   /** As if the retention's time had passed. */

@@ -11,16 +11,20 @@ declare module 'vitest' {
   }
 }
 
-/** A database as the service under test reaches it: through the pooler where the run has one. */
-export interface TestDatabase {
+/** How a database is reached. */
+export interface DatabaseAddress {
   readonly url: string;
   readonly pooler: Pooler;
   /** For a service, or a command line, in a process of its own. */
   readonly env: Readonly<Record<'DATABASE_URL' | 'DATABASE_POOLER', string>>;
-  /** For what needs a session of its own: LISTEN, locks, settings. */
-  readonly direct_url: string;
   open(options: PoolOptions): Database;
   openPool(options: PoolOptions): pg.Pool;
+}
+
+/** A database as the service under test reaches it: through the pooler where the run has one. */
+export interface TestDatabase extends DatabaseAddress {
+  /** For what needs a session of its own: LISTEN, locks, settings. */
+  readonly direct_url: string;
   /** Cuts whoever is still connected. */
   drop(): Promise<void>;
 }
@@ -50,11 +54,11 @@ function testDatabase(name: string): TestDatabase {
   };
 }
 
-/** How a database is reached, through a pooler or straight. */
+/** Straight to a database, or through a pooler on this machine. */
 export function addressOf(
   direct_url: string,
   through?: { readonly port: number; readonly pooler: Pooler },
-): Pick<TestDatabase, 'url' | 'pooler' | 'env' | 'open' | 'openPool'> {
+): DatabaseAddress {
   const pooler = through?.pooler ?? 'none';
   const url = through ? Object.assign(new URL(direct_url), { port: String(through.port) }).href : direct_url;
   return {

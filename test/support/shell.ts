@@ -9,14 +9,14 @@ import { createLogger, type Logger } from '../../src/logger.js';
 import { createMetrics } from '../../src/metrics.js';
 import { createPayments } from '../../src/payments/context.js';
 import { createProviders } from '../../src/providers/registry.js';
-import { createTestDatabase, type TestDatabase } from './database.js';
+import { createTestDatabase, type DatabaseAddress } from './database.js';
 
 export interface ShellOptions {
   readonly env?: NodeJS.ProcessEnv;
   /** Routes of the test's own, behind everything that guards ours. */
   readonly routes?: FastifyPluginAsync;
   /** Instead of a migrated database of its own. */
-  readonly address?: Pick<TestDatabase, 'open'>;
+  readonly address?: DatabaseAddress;
 }
 
 /** The service's HTTP shell, listening, over a database of its own. */
