@@ -1,6 +1,6 @@
 import { fastify, LogController } from 'fastify';
 import type { FastifyBaseLogger, FastifyInstance, FastifyPluginAsync } from 'fastify';
-import { uuidv7 } from 'uuidv7';
+import { newId } from './domain/id.js';
 import { KeyDirectory } from './clients/directory.js';
 import { findValidKeys, KEYS_CHANNEL, recordLastUse } from './clients/key-store.js';
 import { LastUse } from './clients/last-use.js';
@@ -99,7 +99,7 @@ function newServer(logger: FastifyBaseLogger): FastifyInstance {
   const app = fastify({
     loggerInstance: logger,
     logController: new LogController({ disableRequestLogging: true, requestIdLogLabel: 'request_id' }),
-    genReqId: () => uuidv7(),
+    genReqId: () => newId(),
     bodyLimit: BODY_LIMIT_BYTES,
     trustProxy: false,
     return503OnClosing: false, // http/draining.ts says it as a problem

@@ -89,28 +89,35 @@ function requestMetrics(registry: Registry): Pick<Metrics, 'observeRequest' | 'c
     labelNames: ['outcome'],
     registers,
   });
-  // Made once per label set: a look-up in a Map costs a tenth of hashing the labels at each request.
-  const children = new Map<string, { count: Counter.Internal; duration: Histogram.Internal<string> }>();
+  const children = remembered((route, method, status) => ({
+    count: requests.labels(route, method, status),
+    duration: durations.labels(route, method, status),
+  }));
   const outcomes = new Map(IDEMPOTENCY_OUTCOMES.map((outcome) => [outcome, idempotency.labels(outcome)]));
   for (const child of outcomes.values()) child.inc(0);
   return {
     observeRequest(route, method, status, duration_ms) {
-      const statusClass = `${Math.floor(status / 100)}xx`;
-      const name = `${statusClass} ${method} ${route}`;
-      let child = children.get(name);
-      if (child === undefined) {
-        child = {
-          count: requests.labels(route, method, statusClass),
-          duration: durations.labels(route, method, statusClass),
-        };
-        children.set(name, child);
-      }
-      child.count.inc();
-      child.duration.observe(duration_ms / 1000);
+      const { count, duration } = children(route, method, `${Math.floor(status / 100)}xx`);
+      count.inc();
+      duration.observe(duration_ms / 1000);
     },
     countIdempotency(outcome) {
       outcomes.get(outcome)?.inc();
     },
+  };
+}
+
+/** The children of a metric, made once per label set: a look-up costs a tenth of hashing the labels at each request. */
+function remembered<Child>(make: (...labels: string[]) => Child): (...labels: string[]) => Child {
+  const children = new Map<string, Child>();
+  return (...labels) => {
+    const name = labels.join(' ');
+    let child = children.get(name);
+    if (child === undefined) {
+      child = make(...labels);
+      children.set(name, child);
+    }
+    return child;
   };
 }
 
@@ -147,10 +154,12 @@ function workMetrics(registry: Registry): WorkMetrics {
   const webhooks = count('oncepay_webhooks_total', 'Webhooks by what became of them.', ['provider', 'outcome']);
   const outbox = count('oncepay_outbox_events_total', 'Outbox rows by what became of them.', ['outcome']);
   const deleted = count('oncepay_retention_deleted_total', 'Rows past their retention.', ['table']);
+  const callsOf = remembered((provider, operation, outcome) => calls.labels(provider, operation, outcome));
+  const attemptsOf = remembered((operation, phase) => attempts.labels(operation, phase));
   return {
     observeProviderCall: (provider, operation, outcome, duration_ms) =>
-      calls.labels(provider, operation, outcome).observe(duration_ms / 1000),
-    countAttempt: (operation, phase) => attempts.labels(operation, phase).inc(),
+      callsOf(provider, operation, outcome).observe(duration_ms / 1000),
+    countAttempt: (operation, phase) => attemptsOf(operation, phase).inc(),
     countAnomaly: (kind) => anomalies.labels(kind).inc(),
     countWebhook: (provider, outcome) => webhooks.labels(provider, outcome).inc(),
     countOutbox: (outcome, rows = 1) => outbox.labels(outcome).inc(rows),

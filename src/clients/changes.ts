@@ -1,5 +1,5 @@
 import type { Pool, PoolClient } from 'pg';
-import { uuidv7 } from 'uuidv7';
+import { newId } from '../domain/id.js';
 import { inTransaction } from '../database/transaction.js';
 import { generateApiKey, type NewApiKey } from './api-key.js';
 import type { Scope } from './scopes.js';
@@ -123,7 +123,7 @@ export function setDisabled(pool: Pool, client_id: string, disabled: boolean, by
 
 /** Adds a key that was made before, in the caller's transaction. @returns its id */
 export async function addKey(tx: PoolClient, client_id: string, key: NewApiKey): Promise<string> {
-  const id = uuidv7();
+  const id = newId();
   await tx.query(`insert into api_key (id, client_id, key_hash, hint) values ($1, $2, $3, $4)`, [
     id,
     client_id,
@@ -141,7 +141,7 @@ export async function audit(
   by: ChangeBy,
 ): Promise<void> {
   await tx.query(`insert into client_audit (id, client_id, action, actor, detail) values ($1, $2, $3, $4, $5)`, [
-    uuidv7(),
+    newId(),
     client_id,
     action,
     by.actor,

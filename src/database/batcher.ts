@@ -18,8 +18,8 @@ export interface BatcherOptions<Item, Result> {
   readonly max_queue: number;
   /** Statements under way at once. Two keep the database busy while this process reads the answers of one. */
   readonly max_concurrent: number;
-  /** Items of one key never share a batch: an UPDATE applies once per row, however many of its inputs match. */
-  readonly keyOf?: (item: Item) => string;
+  /** Items that share a key never share a batch: an UPDATE applies once per row, however many of its inputs match. */
+  readonly keysOf?: (item: Item) => readonly string[];
   readonly onBatch?: (size: number) => void;
 }
 
@@ -52,14 +52,14 @@ export function createBatcher<Item, Result>(options: BatcherOptions<Item, Result
   }
 
   function take(): Waiting<Item, Result>[] {
-    if (!options.keyOf) return queue.splice(0, options.max_batch);
+    if (!options.keysOf) return queue.splice(0, options.max_batch);
     const batch: Waiting<Item, Result>[] = [];
     const left: Waiting<Item, Result>[] = [];
     const keys = new Set<string>();
     for (const waiting of queue) {
-      const key = options.keyOf(waiting.item);
-      if (batch.length < options.max_batch && !keys.has(key)) {
-        keys.add(key);
+      const own = options.keysOf(waiting.item);
+      if (batch.length < options.max_batch && !own.some((key) => keys.has(key))) {
+        for (const key of own) keys.add(key);
         batch.push(waiting);
       } else left.push(waiting);
     }

@@ -1,13 +1,15 @@
 import { setTimeout as delay } from 'node:timers/promises';
 import type { FastifyInstance, FastifyReply, FastifyRequest, RouteOptions } from 'fastify';
 import fastifyPlugin from 'fastify-plugin';
-import { uuidv7 } from 'uuidv7';
+import { newId } from '../domain/id.js';
 import { SUCCESS_STATUS } from '../contract/answer.js';
 import type { Command } from '../domain/command.js';
 import { OncepayError } from '../domain/errors.js';
 import { deadlineIn } from '../payments/clock.js';
 import type { PaymentsContext } from '../payments/context.js';
+import { reservation } from '../payments/reserve.js';
 import type { Held } from '../payments/run.js';
+import type { NewChargeResult } from '../store/begin-charge.js';
 import { endLease } from '../store/records.js';
 import type { ReserveItem, ReserveResult } from '../store/reserve.js';
 import { readIdempotencyKey } from './idempotency-key.js';
@@ -68,12 +70,17 @@ export const idempotency = fastifyPlugin(async function idempotency(
     if (!readCommand) throw new Error('a money route without a command');
     const command = await readCommand(request);
     const item = reserveItem(request, command);
-    const { result, deadline } = await reserveOrWait(payments, request, reply, item);
+    const { result, begun, deadline } = await reserveOrWait(
+      payments,
+      request,
+      reply,
+      reservation(payments, item, command),
+    );
     if (result.type !== 'reserved') return sendStanding(payments, request, reply, item, result);
     const { lease, taken_over } = result;
     payments.metrics.countIdempotency(taken_over ? 'resumed' : 'new');
     request.payment_id = lease.payment_id;
-    request.run = { held: { lease, taken_over, deadline, request_id: request.id }, command };
+    request.run = { held: { lease, taken_over, begun, deadline, request_id: request.id }, command };
     await payments.atStep('reserved', lease.operation_id);
     return undefined;
   }
@@ -84,17 +91,17 @@ async function reserveOrWait(
   payments: PaymentsContext,
   request: FastifyRequest,
   reply: FastifyReply,
-  item: ReserveItem,
-): Promise<{ readonly result: ReserveResult; readonly deadline: Held['deadline'] }> {
+  reserve: () => Promise<NewChargeResult>,
+): Promise<{ result: ReserveResult; begun: NewChargeResult['begun']; deadline: Held['deadline'] }> {
   const wait_ms = readPreferWait(request) * 1000;
   const patience = deadlineIn(wait_ms);
   for (let poll_ms = FIRST_POLL_MS; ; poll_ms = Math.min(poll_ms * 1.5, LONGEST_POLL_MS)) {
     // Started before the lease is asked for, so that it ends before the lease does.
     const deadline = deadlineIn(payments.timing.lease_ms);
-    const result = await payments.hot.reserve.submit(item);
+    const { reserved: result, begun } = await reserve();
     // Nobody waits for a client that is gone, and no wait holds the end of this instance: another one answers as well.
     const isOver = patience.left_ms() <= 0 || reply.raw.destroyed || request.server.isDraining();
-    if (result.type !== 'in_progress' || isOver) return { result, deadline };
+    if (result.type !== 'in_progress' || isOver) return { result, begun, deadline };
     await delay(Math.max(1, Math.min(poll_ms, patience.left_ms())));
   }
 }
@@ -110,9 +117,9 @@ function reserveItem(request: FastifyRequest, command: Command): ReserveItem {
     key: request.idempotency_key ?? '',
     kind: command.kind,
     command_hash: command.hash,
-    token: uuidv7(),
-    payment_id: command.kind === 'charge' ? uuidv7() : command.payment_id,
-    operation_id: uuidv7(),
+    token: newId(),
+    payment_id: command.kind === 'charge' ? newId() : command.payment_id,
+    operation_id: newId(),
     success_status: SUCCESS_STATUS[command.kind],
   };
 }

@@ -1,7 +1,7 @@
 import { STATUS_CODES } from 'node:http';
 import type { Socket } from 'node:net';
 import type { FastifyError, FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
-import { uuidv7 } from 'uuidv7';
+import { newId } from '../domain/id.js';
 import { PROBLEMS, problemBody } from '../contract/problems.js';
 import { isUnavailable } from '../database/errors.js';
 import { OncepayError } from '../domain/errors.js';
@@ -103,7 +103,7 @@ export function handleClientError(
   socket: Socket & { readonly _httpMessage?: { readonly headersSent: boolean } },
 ): void {
   if (error.code === 'ECONNRESET' || socket.destroyed) return;
-  const request_id = uuidv7();
+  const request_id = newId();
   const problem = clientProblem(error);
   const { status } = PROBLEMS[problem.code];
   this.log.info({ request_id, status, code: problem.code, reason: error.code }, 'request');

@@ -32,6 +32,7 @@ export function startJobs({ config, payments, logger }: JobsDependencies): Jobs 
     await sweep({
       pool: payments.pool,
       logger,
+      idempotency_retention_ms: config.retention.idempotency_h * HOUR_MS,
       processed_event_retention_ms: config.retention.processed_event_h * HOUR_MS,
       countDeleted: (table, rows) => {
         payments.metrics.countDeleted(table, rows);

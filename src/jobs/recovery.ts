@@ -1,4 +1,4 @@
-import { uuidv7 } from 'uuidv7';
+import { newId } from '../domain/id.js';
 import { deadlineIn } from '../payments/clock.js';
 import type { PaymentsContext } from '../payments/context.js';
 import { resume } from '../payments/run.js';
@@ -20,7 +20,7 @@ export async function recoverRound(ctx: PaymentsContext): Promise<boolean> {
         const operation = await findOperation(ctx.pool, lease.operation_id);
         if (operation) {
           ctx.metrics.countIdempotency('resumed');
-          const held = { lease, taken_over: true, deadline, request_id: uuidv7() };
+          const held = { lease, taken_over: true, deadline, request_id: newId() };
           await resume(ctx, held, kind, { payment_id: operation.payment_id, operation_id: operation.id, first: false });
         } else if (await releaseKey(ctx.pool, lease)) {
           ctx.metrics.countIdempotency('released');

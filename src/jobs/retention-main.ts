@@ -15,6 +15,7 @@ async function main(): Promise<number> {
     const swept = await sweep({
       pool,
       logger: createLogger('warn'),
+      idempotency_retention_ms: config.retention.idempotency_h * HOUR_MS,
       processed_event_retention_ms: config.retention.processed_event_h * HOUR_MS,
       countDeleted: () => undefined,
     });

@@ -7,11 +7,13 @@ import {
   deleteProcessedEvents,
   deletePublishedEvents,
   lockRetention,
+  type Page,
 } from '../store/retention.js';
 
 export interface RetentionOptions {
   readonly pool: pg.Pool;
   readonly logger: Logger;
+  readonly idempotency_retention_ms: number;
   readonly processed_event_retention_ms: number;
   readonly countDeleted: (table: string, rows: number) => void;
   /** Between two batches, so that charges have the disk in between. */
@@ -36,46 +38,38 @@ const FIRST_ID = '00000000-0000-0000-0000-000000000000';
  */
 export async function sweep(options: RetentionOptions): Promise<Swept | null> {
   const swept: Swept = { idempotency_record: 0, processed_event: 0, outbox_event: 0 };
-  const isFirst = await sweepTable(options, swept, 'idempotency_record', (tx) => deleteExpiredRecords(tx, BATCH));
-  if (!isFirst) return null;
-  await sweepTable(options, swept, 'processed_event', (tx) =>
-    deleteProcessedEvents(tx, BATCH, options.processed_event_retention_ms),
+  const isFirst = await sweepPages(options, swept, 'idempotency_record', (tx, after_id) =>
+    deleteExpiredRecords(tx, after_id, BATCH, options.idempotency_retention_ms),
   );
-  await sweepOutbox(options, swept);
+  if (!isFirst) return null;
+  await sweepPages(options, swept, 'processed_event', async (tx, after_id) => {
+    const deleted = await deleteProcessedEvents(tx, BATCH, options.processed_event_retention_ms);
+    return { deleted, next_id: deleted === BATCH ? after_id : null };
+  });
+  await sweepPages(options, swept, 'outbox_event', (tx, after_id) =>
+    deletePublishedEvents(tx, after_id, BATCH, options.processed_event_retention_ms),
+  );
   options.logger.info({ swept }, 'retention');
   return swept;
 }
 
-async function sweepTable(
+async function sweepPages(
   options: RetentionOptions,
   swept: Swept,
   table: keyof Swept,
-  deleteBatch: (tx: pg.PoolClient) => Promise<number>,
+  deletePage: (tx: pg.PoolClient, after_id: string) => Promise<Page>,
 ): Promise<boolean> {
-  for (let deleted = BATCH; deleted === BATCH && !options.isStopped?.();) {
-    const result = await inTransaction(options.pool, async (tx) =>
-      (await lockRetention(tx)) ? deleteBatch(tx) : null,
-    );
-    if (result === null) return false;
-    deleted = result;
-    swept[table] += deleted;
-    options.countDeleted(table, deleted);
-    await delay(options.pause_ms ?? PAUSE_MS);
-  }
-  return true;
-}
-
-async function sweepOutbox(options: RetentionOptions, swept: Swept): Promise<void> {
   let after: string | null = FIRST_ID;
   while (after !== null && !options.isStopped?.()) {
     const from: string = after;
     const page = await inTransaction(options.pool, async (tx) =>
-      (await lockRetention(tx)) ? deletePublishedEvents(tx, from, BATCH, options.processed_event_retention_ms) : null,
+      (await lockRetention(tx)) ? deletePage(tx, from) : null,
     );
-    if (page === null) return;
-    swept.outbox_event += page.deleted;
-    options.countDeleted('outbox_event', page.deleted);
+    if (page === null) return false;
+    swept[table] += page.deleted;
+    options.countDeleted(table, page.deleted);
     after = page.next_id;
     await delay(options.pause_ms ?? PAUSE_MS);
   }
+  return true;
 }

@@ -1,5 +1,5 @@
 import { parseArgs } from 'node:util';
-import { uuidv7 } from 'uuidv7';
+import { newId } from '../domain/id.js';
 import { findDatabase } from '../clients/find-database.js';
 import { readConfig } from '../config.js';
 import { openPool } from '../database/database.js';
@@ -45,12 +45,12 @@ async function main(args: readonly string[]): Promise<number> {
   const pool = openPool(database.url, { pool_size: 1, pooler: database.pooler });
   try {
     if (command === 'open') {
-      const account = await openAccount(pool, { id: uuidv7(), client_id, kind, name: values.name, currency });
+      const account = await openAccount(pool, { id: newId(), client_id, kind, name: values.name, currency });
       console.log(account.id);
       return 0;
     }
     const request = {
-      transfer_id: values.id ?? uuidv7(),
+      transfer_id: values.id ?? newId(),
       client_id,
       debit_account_id: need('from'),
       credit_account_id: need('to'),

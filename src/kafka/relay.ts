@@ -1,4 +1,4 @@
-import { uuidv7 } from 'uuidv7';
+import { newId } from '../domain/id.js';
 import type pg from 'pg';
 import type { Logger } from '../logger.js';
 import type { Metrics } from '../metrics.js';
@@ -143,7 +143,7 @@ export class Relay {
   private async round(): Promise<boolean> {
     const { pool } = this.options;
     const { lease_ms, shards_per_round, rows_per_shard } = this.limits;
-    const token = uuidv7();
+    const token = newId();
     const shards = await claimShards(pool, { token, lease_ms, max_shards: shards_per_round });
     if (shards.length === 0) return false;
     const round: Round = { token, sent: [], refused: [], held: new Set(), trouble: null };

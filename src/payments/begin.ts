@@ -3,8 +3,8 @@ import type { ChargeCommand } from '../domain/command.js';
 import { chargeProviderKey, keyHash } from '../domain/command-hash.js';
 import type { OncepayError } from '../domain/errors.js';
 import type { BeginChargeItem, Origin } from '../store/begin-charge.js';
+import type { Lease } from '../store/reserve.js';
 import type { PaymentsContext } from './context.js';
-import type { Held } from './run.js';
 
 export const NO_ORIGIN: Origin = { saga_id: null, step_name: null, traceparent: null };
 
@@ -20,13 +20,13 @@ export type Begun =
   | { readonly type: 'vanished' };
 
 /** Everything that the begin statement writes; made once, so that running it again writes the same. */
-export function beginItem(
+export function beginItem<Held extends { readonly lease: Lease }>(
   ctx: PaymentsContext,
-  held: Pick<Held, 'lease'>,
+  held: Held,
   command: ChargeCommand,
   origin: Origin,
-): BeginChargeItem {
-  const { lease } = held;
+): BeginChargeItem & { readonly lease: Held['lease'] } {
+  const lease: Held['lease'] = held.lease;
   return {
     lease,
     command,

@@ -1,5 +1,5 @@
 import type pg from 'pg';
-import { uuidv7 } from 'uuidv7';
+import { newId } from '../domain/id.js';
 import { finalAnswer } from '../contract/answer.js';
 import { inTransaction } from '../database/transaction.js';
 import { applyFact } from '../domain/apply-outcome.js';
@@ -72,7 +72,7 @@ export async function writeChange(ctx: PaymentsContext, tx: pg.PoolClient, chang
     await updateOperation(tx, operation, nextCheck(operation, 0, change.now, pace));
   }
   for (const operation of change.decidedOperations) {
-    const answer = finalAnswer(change.payment, operation, uuidv7());
+    const answer = finalAnswer(change.payment, operation, newId());
     const expires_at = new Date(change.now.getTime() + ctx.retention_ms);
     await answerWaiting(tx, operation.id, { ...answer, answered_at: change.now, expires_at });
     answers.set(operation.id, { ...answer, expires_at });
@@ -109,7 +109,7 @@ function excessRefund(ctx: PaymentsContext, change: Change, excess: Operation, a
   const name = `auto-refund of ${excess.provider_key}`;
   return {
     ...emptyOperation(change.now),
-    id: uuidv7(),
+    id: newId(),
     payment_id: id,
     kind: 'refund',
     origin: 'auto_refund',

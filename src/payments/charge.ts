@@ -1,16 +1,18 @@
 import type { Answer } from '../contract/answer.js';
 import { inTransaction } from '../database/transaction.js';
 import type { ChargeCommand } from '../domain/command.js';
-import type { Origin } from '../store/begin-charge.js';
+import type { BeginChargeResult, Origin } from '../store/begin-charge.js';
 import { beginItem, NO_ORIGIN } from './begin.js';
 import { clockFrom } from './clock.js';
-import { answerOf, answerOfNewOwner, conclude, concludeStraight, type StraightCharge } from './conclude.js';
+import { answerOf, answerOfNewOwner, conclude, concludeStraight } from './conclude.js';
 import type { PaymentsContext } from './context.js';
 import { pursue } from './pursue.js';
 import { type Held, providerDeadline, resume } from './run.js';
 import { beginOnExisting } from './second-guard.js';
 
 const MAX_ROUNDS = 3;
+
+type BegunCharge = Extract<BeginChargeResult, { type: 'begun' }>;
 
 /**
  * Runs a charge under a lease, or resumes it from what is recorded: begin, call, settle. The one use case behind
@@ -23,15 +25,12 @@ export async function charge(
   command: ChargeCommand,
   origin: Origin = NO_ORIGIN,
 ): Promise<Answer> {
+  if (held.begun?.type === 'begun') return runStraight(ctx, held, held.begun);
   const item = beginItem(ctx, held, command, origin);
-  for (let round = 0; round < MAX_ROUNDS; round += 1) {
-    const begun = await ctx.hot.begin.submit(item);
+  let begun = held.begun ?? (await ctx.hot.begin.submit(item));
+  for (let round = 1; ; round += 1) {
     if (begun.type === 'lease_lost') return answerOfNewOwner(ctx, held.lease, 'charge');
-    if (begun.type === 'begun') {
-      await ctx.atStep('begun', held.lease.operation_id);
-      const clock = clockFrom(begun.payment.created_at);
-      return runStraight(ctx, held, { lease: held.lease, clock, request_id: held.request_id, ...begun });
-    }
+    if (begun.type === 'begun') return runStraight(ctx, held, begun);
     const existing = await inTransaction(ctx.pool, (tx) => beginOnExisting(ctx, tx, item, held.request_id));
     switch (existing.type) {
       case 'answer':
@@ -44,14 +43,17 @@ export async function charge(
         if (existing.first) await ctx.atStep('begun', held.lease.operation_id);
         return resume(ctx, held, 'charge', existing);
       case 'vanished':
-        break;
+        if (round === MAX_ROUNDS) throw new Error('charge: what was in the way kept vanishing');
+        begun = await ctx.hot.begin.submit(item);
     }
   }
-  throw new Error('charge: what was in the way kept vanishing');
 }
 
-async function runStraight(ctx: PaymentsContext, held: Held, straight: StraightCharge): Promise<Answer> {
-  const { payment, operation } = straight;
+/** The straight way of a charge: begun by this very request, so that everything of it is in hand. */
+async function runStraight(ctx: PaymentsContext, held: Held, { payment, operation }: BegunCharge): Promise<Answer> {
+  await ctx.atStep('begun', operation.id);
+  const clock = clockFrom(payment.created_at);
+  const straight = { lease: held.lease, payment, operation, clock, request_id: held.request_id };
   const subject = { payment, operation, operations: [operation] };
   const pursuit = await pursue(ctx, subject, { first: true, deadline: providerDeadline(ctx, held), cause: 'request' });
   await ctx.atStep('answered', operation.id);

@@ -4,8 +4,8 @@ import { createBatcher } from '../database/batcher.js';
 import type { Logger } from '../logger.js';
 import type { Metrics } from '../metrics.js';
 import type { Providers } from '../providers/registry.js';
-import type { BeginChargeItem, BeginChargeResult } from '../store/begin-charge.js';
-import { beginCharges } from '../store/begin-charge.js';
+import type { BeginChargeItem, BeginChargeResult, NewChargeItem, NewChargeResult } from '../store/begin-charge.js';
+import { beginCharges, reserveAndBeginCharges } from '../store/begin-charge.js';
 import type { ReserveItem, ReserveResult } from '../store/reserve.js';
 import { reserve } from '../store/reserve.js';
 import type { SettleItem } from '../store/settle.js';
@@ -14,6 +14,8 @@ import { settleCharges } from '../store/settle.js';
 /** The statements of a charge's way, each a batcher: a crowd of requests shares them. */
 export interface HotStatements {
   readonly reserve: Batcher<ReserveItem, ReserveResult>;
+  /** Both at once, for charges. */
+  readonly reserveAndBegin: Batcher<NewChargeItem, NewChargeResult>;
   readonly begin: Batcher<BeginChargeItem, BeginChargeResult>;
   readonly settle: Batcher<SettleItem, boolean>;
 }
@@ -57,12 +59,12 @@ export function createPayments(options: PaymentsOptions): PaymentsContext {
   const batcher = <Item, Result>(
     name: string,
     run: (items: readonly Item[]) => Promise<readonly Result[]>,
-    keyOf: (item: Item) => string,
+    keysOf: (item: Item) => readonly string[],
   ): Batcher<Item, Result> => {
     const made = createBatcher({
       name,
       run,
-      keyOf,
+      keysOf,
       max_batch: MAX_BATCH,
       max_queue: MAX_QUEUE,
       max_concurrent: 2,
@@ -80,17 +82,25 @@ export function createPayments(options: PaymentsOptions): PaymentsContext {
       reserve: batcher(
         'reserve',
         (items) => reserve(pool, items, timing.lease_ms),
-        (item) => `${item.client_id} ${item.key}`,
+        (item) => [`${item.client_id} ${item.key}`],
+      ),
+      reserveAndBegin: batcher(
+        'reserve_and_begin',
+        (items) => reserveAndBeginCharges(pool, items, timing.lease_ms),
+        ({ lease, command }) => [
+          `${lease.client_id} ${lease.key}`,
+          `${command.provider} ${command.external_payment_id}`,
+        ],
       ),
       begin: batcher(
         'begin',
         (items) => beginCharges(pool, items),
-        (item) => `${item.command.provider} ${item.command.external_payment_id}`,
+        (item) => [`${item.command.provider} ${item.command.external_payment_id}`],
       ),
       settle: batcher(
         'settle',
         (items) => settleCharges(pool, items),
-        (item) => item.payment.id,
+        (item) => [item.payment.id],
       ),
     },
   };

@@ -1,4 +1,4 @@
-import { uuidv7 } from 'uuidv7';
+import { newId } from '../domain/id.js';
 import { paymentView, refundView } from '../contract/views.js';
 import type { Change, ChangeEvent } from '../domain/change.js';
 import type { Operation, Payment } from '../domain/payment.js';
@@ -16,7 +16,7 @@ export function outboxRows(change: Change): OutboxRow[] {
 
 export function outboxRow(payment: Payment, operation: Operation | null, event: ChangeEvent): OutboxRow {
   return {
-    id: uuidv7(),
+    id: newId(),
     topic: PAYMENT_EVENTS_TOPIC,
     key: payment.id,
     sequence: event.sequence,

@@ -1,5 +1,5 @@
 import type pg from 'pg';
-import { uuidv7 } from 'uuidv7';
+import { newId } from '../domain/id.js';
 import { applyFact } from '../domain/apply-outcome.js';
 import { addRefund, applyRefundFact } from '../domain/apply-refund-fact.js';
 import type { Anomaly, Change } from '../domain/change.js';
@@ -107,7 +107,7 @@ function foreignRefund(ctx: PaymentsContext, change: Change, fact: RefundFact): 
   const idempotency_key = `refund at the provider ${fact.provider_refund_id}`;
   return {
     ...emptyOperation(change.now),
-    id: uuidv7(),
+    id: newId(),
     payment_id: id,
     kind: 'refund',
     origin: 'provider',
@@ -168,7 +168,7 @@ async function recordWithoutPayment(
   await insertAnomalies(tx, null, [anomaly]);
   await insertEvents(tx, [
     {
-      id: uuidv7(),
+      id: newId(),
       topic: PAYMENT_EVENTS_TOPIC,
       key: reference,
       sequence: 0,

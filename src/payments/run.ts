@@ -2,6 +2,7 @@ import { type Answer, finalAnswer, locationOf, SUCCESS_STATUS } from '../contrac
 import { inTransaction } from '../database/transaction.js';
 import { isDecided } from '../domain/moves.js';
 import type { OperationKind } from '../domain/payment.js';
+import type { BeginChargeResult } from '../store/begin-charge.js';
 import { lockDossier, readDossier } from '../store/payments.js';
 import { holdsLease, storeAnswer } from '../store/records.js';
 import type { Lease } from '../store/reserve.js';
@@ -15,6 +16,8 @@ export interface Held {
   readonly lease: Lease;
   /** It was somebody else's: something may be recorded already. */
   readonly taken_over: boolean;
+  /** How the charge began, where the reservation began it in the same statement. */
+  readonly begun?: BeginChargeResult | null;
   /** When the lease ends, by this process's monotonic clock; started before it was asked for. */
   readonly deadline: Deadline;
   readonly request_id: string;

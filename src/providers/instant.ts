@@ -1,4 +1,4 @@
-import { uuidv7 } from 'uuidv7';
+import { newId } from '../domain/id.js';
 import type { ChargeFact } from '../domain/fact.js';
 import { InvalidSignature, type PaymentProvider, ProviderError } from './provider.js';
 
@@ -12,7 +12,7 @@ export function createInstantProvider(): PaymentProvider {
     // It can't tell a repeated request from a new one, and no money moves either way.
     keyMemory_ms: 24 * 60 * 60 * 1000,
     async charge({ amount_minor, currency, capture }) {
-      const provider_payment_id = `ins_${uuidv7()}_${amount_minor}_${currency}`;
+      const provider_payment_id = `ins_${newId()}_${amount_minor}_${currency}`;
       const status = capture === 'automatic' ? 'succeeded' : 'authorized';
       const captured_minor = status === 'succeeded' ? amount_minor : 0n;
       return fact({ provider_payment_id, amount_minor, currency }, status, captured_minor);
@@ -24,7 +24,7 @@ export function createInstantProvider(): PaymentProvider {
       return fact(remembered(provider_payment_id), 'canceled', 0n);
     },
     async refund({ provider_payment_id, amount_minor, currency }) {
-      const provider_refund_id = `insr_${uuidv7()}`;
+      const provider_refund_id = `insr_${newId()}`;
       const status = 'succeeded';
       return { type: 'refund', status, provider_refund_id, provider_payment_id, amount_minor, currency, failure: null };
     },

@@ -32,7 +32,8 @@ export function backlogReader(pool: Pool): () => Promise<Backlog> {
 
 const PARTS: Readonly<Record<keyof Backlog, string>> = {
   unknown: `select created_at as since from operation
-    where check_at is not null and status = 'processing' and needs_review_at is null order by check_at`,
+    where check_at is not null and status = 'processing' and needs_review_at is null
+      and (attempts_finished > 0 or check_at <= clock_timestamp()) order by check_at`,
   needs_review: `select needs_review_at as since from operation where needs_review_at is not null order by needs_review_at`,
   outbox_pending: UNSENT_SINCE,
   outbox_quarantined: `select quarantined_at as since from outbox_event

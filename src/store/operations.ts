@@ -93,14 +93,17 @@ export interface DueOperation {
 }
 
 /**
- * Claims operations that are due, by moving their next check into the future: several instances share the work, and
+ * Claims operations that are due and that no request has on lease, by moving their next check into the future: several instances share the work, and
  * what a process dies with comes up again.
  */
 export async function claimDue(pool: pg.Pool, limit: number, claim_ms: number): Promise<DueOperation[]> {
   const { rows } = await pool.query<DueOperation>({
     name: 'operation_claim_due',
     text: `with due as (
-             select id from operation where check_at <= clock_timestamp() order by check_at limit $1 for no key update skip locked
+             select id from operation o
+             where check_at <= clock_timestamp()
+               and not exists (select from idempotency_record r where r.operation_id = o.id and r.state = 'in_progress')
+             order by check_at limit $1 for no key update skip locked
            )
            update operation o set check_at = clock_timestamp() + $2::int * interval '1 millisecond', checks = o.checks + 1
            from due where o.id = due.id
@@ -110,7 +113,10 @@ export async function claimDue(pool: pg.Pool, limit: number, claim_ms: number): 
   return rows;
 }
 
-/** Takes over leases that are over. What is locked right now is somebody else's work already. */
+/**
+ * Takes over leases that are over: those that recover_at watches, and those of charges, which their operation's check_at
+ * does (see the migration `hot_updates`). What is locked right now is somebody else's work already.
+ */
 export async function takeOverExpired(
   pool: pg.Pool,
   limit: number,
@@ -118,15 +124,23 @@ export async function takeOverExpired(
 ): Promise<(Lease & { kind: OperationKind })[]> {
   const { rows } = await pool.query<Lease & { kind: OperationKind }>({
     name: 'record_take_over_expired',
-    text: `with over as (
+    text: `with watched as (
              select client_id, key from idempotency_record
-             where state = 'in_progress' and lease_until <= clock_timestamp()
-             order by lease_until limit $1 for no key update skip locked
+             where recover_at <= clock_timestamp() and state = 'in_progress' and lease_until <= clock_timestamp()
+             order by recover_at limit $1 for no key update skip locked
+           ), begun as (
+             select r.client_id, r.key from operation o join idempotency_record r on r.operation_id = o.id
+             where o.check_at <= clock_timestamp() and r.state = 'in_progress' and r.lease_until <= clock_timestamp()
+             order by o.check_at limit $1 for no key update of r skip locked
+           ), over as (
+             select client_id, key from watched union select client_id, key from begun limit $1
+           ), lease as materialized (
+             select clock_timestamp() + $2::int * interval '1 millisecond' as until
            )
            update idempotency_record r
-           set lease_token = gen_random_uuid(), lease_until = clock_timestamp() + $2::int * interval '1 millisecond',
+           set lease_token = gen_random_uuid(), lease_until = lease.until, recover_at = lease.until,
                attempts_started = r.attempts_started + 1
-           from over where r.client_id = over.client_id and r.key = over.key
+           from lease, over where r.client_id = over.client_id and r.key = over.key
            returning r.client_id, r.key, r.command_hash, r.lease_token as token, r.payment_id, r.operation_id, r.kind`,
     values: [limit, lease_ms],
   });

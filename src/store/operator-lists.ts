@@ -65,7 +65,7 @@ export async function listUnknown(pool: pg.Pool, older_than_ms: number, limit: n
        union
        select id from operation where check_at is not null and status = 'processing'
        union
-       select operation_id from idempotency_record where state = 'in_progress'
+       select operation_id from idempotency_record where recover_at is not null
      )
      select ${LISTED}, o.created_at as since
      from unfinished u join operation o on o.id = u.id join payment p on p.id = o.payment_id

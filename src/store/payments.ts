@@ -1,5 +1,5 @@
 import type pg from 'pg';
-import { uuidv7 } from 'uuidv7';
+import { newId } from '../domain/id.js';
 import type { AnomalyKind, Anomaly, HistoryEntry } from '../domain/change.js';
 import { anomalyId } from '../domain/change.js';
 import type { Operation, Payment } from '../domain/payment.js';
@@ -222,7 +222,7 @@ export async function insertAnomalies(
     await tx.query({
       name: 'anomaly_insert',
       text: `insert into anomaly (id, payment_id, operation_id, kind, detail) values ($1, $2, $3, $4, $5)`,
-      values: [uuidv7(), payment_id, anomaly.operation_id, anomaly.kind, JSON.stringify(anomaly.detail)],
+      values: [newId(), payment_id, anomaly.operation_id, anomaly.kind, JSON.stringify(anomaly.detail)],
     });
   }
 }
@@ -240,6 +240,6 @@ export async function insertTimelineEntry(
   await connection.query({
     name: 'timeline_insert',
     text: `insert into timeline_entry (id, payment_id, operation_id, type, detail) values ($1, $2, $3, $4, $5)`,
-    values: [uuidv7(), entry.payment_id, entry.operation_id, entry.type, JSON.stringify(entry.detail)],
+    values: [newId(), entry.payment_id, entry.operation_id, entry.type, JSON.stringify(entry.detail)],
   });
 }

@@ -1,5 +1,5 @@
 import type pg from 'pg';
-import { uuidv7 } from 'uuidv7';
+import { newId } from '../domain/id.js';
 import type { Fact } from '../domain/fact.js';
 import type { Found } from './find-operation.js';
 
@@ -31,7 +31,7 @@ export async function keepEvent(
            set type = excluded.type, outcome = excluded.outcome, payment_id = excluded.payment_id,
                operation_id = excluded.operation_id, fact = excluded.fact`,
     values: [
-      uuidv7(),
+      newId(),
       provider,
       event.event_id,
       storable(event.type),
@@ -66,7 +66,7 @@ export async function recordFailure(
            where e.failures > 0 and e.outcome in ('failing', 'parked', 'ignored')
            returning outcome`,
     values: [
-      uuidv7(),
+      newId(),
       provider,
       event.event_id,
       storable(event.type),

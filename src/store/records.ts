@@ -35,7 +35,7 @@ export async function answerWaiting(
            )
            update idempotency_record r
            set state = 'done', http_status = coalesce($2::smallint, r.success_status), body = $3, answered_at = $4, expires_at = $5,
-               lease_token = null, lease_until = null, attempts_finished = r.attempts_finished + 1
+               lease_token = null, lease_until = null, recover_at = null, attempts_finished = r.attempts_finished + 1
            from l where r.client_id = l.client_id and r.key = l.key`,
     values: [operation_id, answer.http_status, answer.body, answer.answered_at, answer.expires_at],
   });
@@ -51,7 +51,7 @@ export async function storeAnswer(
     name: 'record_store_answer',
     text: `update idempotency_record
            set state = 'done', http_status = $4, body = $5, answered_at = clock_timestamp(), expires_at = $6, lease_token = null,
-               lease_until = null, attempts_finished = attempts_finished + 1,
+               lease_until = null, recover_at = null, attempts_finished = attempts_finished + 1,
                payment_id = coalesce($7, payment_id), operation_id = coalesce($8, operation_id)
            where client_id = $1 and key = $2 and lease_token = $3`,
     values: [
@@ -77,7 +77,7 @@ export async function leaveOpen(
   const { rowCount } = await connection.query({
     name: 'record_leave_open',
     text: `update idempotency_record
-           set state = 'open', lease_token = null, lease_until = null, attempts_finished = attempts_finished + 1,
+           set state = 'open', lease_token = null, lease_until = null, recover_at = null, attempts_finished = attempts_finished + 1,
                payment_id = $4, operation_id = $5, success_status = coalesce($6::smallint, success_status)
            where client_id = $1 and key = $2 and lease_token = $3`,
     values: [
@@ -106,7 +106,7 @@ export async function releaseKey(connection: Connection, lease: Lease): Promise<
 export async function endLease(connection: Connection, lease: Lease): Promise<void> {
   await connection.query({
     name: 'record_end_lease',
-    text: `update idempotency_record set lease_until = clock_timestamp() where client_id = $1 and key = $2 and lease_token = $3`,
+    text: `update idempotency_record set lease_until = clock_timestamp(), recover_at = clock_timestamp() where client_id = $1 and key = $2 and lease_token = $3`,
     values: [lease.client_id, lease.key, lease.token],
   });
 }

@@ -1,4 +1,5 @@
 import type pg from 'pg';
+import { byteaArray, int2Array, textArray, uuidArray } from '../database/arrays.js';
 import type { OperationKind } from '../domain/payment.js';
 
 /** What a request asks to reserve: its key, its command, and the ids that everything it makes will have. */
@@ -48,10 +49,10 @@ export type ReserveResult =
 const INSERT = {
   name: 'reserve_insert',
   text: `
-insert into idempotency_record (client_id, key, kind, command_hash, state, lease_token, lease_until, payment_id, operation_id, success_status)
-select i.client_id, i.key, i.kind, i.command_hash, 'in_progress', i.token, clock_timestamp() + $9::int * interval '1 millisecond',
+insert into idempotency_record (client_id, key, kind, command_hash, state, lease_token, lease_until, recover_at, payment_id, operation_id, success_status)
+select i.client_id, i.key, i.kind, i.command_hash, 'in_progress', i.token, lease.until, lease.until,
        i.payment_id, i.operation_id, i.success_status
-from unnest($1::text[], $2::text[], $3::text[], $4::bytea[], $5::uuid[], $6::uuid[], $7::uuid[], $8::smallint[])
+from (select clock_timestamp() + $9::int * interval '1 millisecond') as lease(until), unnest($1::text[], $2::text[], $3::text[], $4::bytea[], $5::uuid[], $6::uuid[], $7::uuid[], $8::smallint[])
      as i(client_id, key, kind, command_hash, token, payment_id, operation_id, success_status)
 order by i.client_id collate "C", i.key collate "C"
 on conflict (client_id, key) do nothing
@@ -80,24 +81,26 @@ const TAKE = {
 with i as (
   select * from unnest($1::text[], $2::text[], $3::text[], $4::bytea[], $5::uuid[], $6::uuid[], $7::uuid[], $8::smallint[])
     as i(client_id, key, kind, command_hash, token, payment_id, operation_id, success_status)
+), lease as materialized (
+  select clock_timestamp() + $9::int * interval '1 millisecond' as until
 ), l as (
   select r.client_id, r.key, r.state, r.kind, r.command_hash, r.lease_until, r.expires_at
   from idempotency_record r join i on r.client_id = i.client_id and r.key = i.key
   order by r.client_id, r.key for no key update of r
 ), taken as (
   update idempotency_record r
-  set lease_token = i.token, lease_until = clock_timestamp() + $9::int * interval '1 millisecond', attempts_started = r.attempts_started + 1
-  from l join i on l.client_id = i.client_id and l.key = i.key
+  set lease_token = i.token, lease_until = lease.until, recover_at = lease.until, attempts_started = r.attempts_started + 1
+  from lease, l join i on l.client_id = i.client_id and l.key = i.key
   where r.client_id = l.client_id and r.key = l.key
     and l.state = 'in_progress' and l.lease_until <= clock_timestamp() and l.command_hash = i.command_hash and l.kind = i.kind
   returning r.lease_token, r.payment_id, r.operation_id, true as resumed
 ), renewed as (
   update idempotency_record r
   set state = 'in_progress', kind = i.kind, command_hash = i.command_hash, lease_token = i.token,
-      lease_until = clock_timestamp() + $9::int * interval '1 millisecond', payment_id = i.payment_id, operation_id = i.operation_id,
+      lease_until = lease.until, recover_at = lease.until, payment_id = i.payment_id, operation_id = i.operation_id,
       success_status = i.success_status, http_status = null, body = null, answered_at = null, expires_at = null,
       attempts_started = 1, attempts_finished = 0, created_at = clock_timestamp()
-  from l join i on l.client_id = i.client_id and l.key = i.key
+  from lease, l join i on l.client_id = i.client_id and l.key = i.key
   where r.client_id = l.client_id and r.key = l.key and l.state = 'done' and l.expires_at <= clock_timestamp()
   returning r.lease_token, r.payment_id, r.operation_id, false as resumed
 )
@@ -125,17 +128,19 @@ const MAX_ROUNDS = 5;
 /**
  * Reserves keys, at most one item per key in a call. Runs on any connection or transaction. Run again with the same
  * tokens after a lost acknowledgement it finds its own reservations.
+ * @param look_first for keys that an insert has just found taken
  */
 export async function reserve(
   connection: pg.Pool | pg.PoolClient,
   items: readonly ReserveItem[],
   lease_ms: number,
+  look_first = false,
 ): Promise<ReserveResult[]> {
   const results = new Map<string, ReserveResult>();
   let open = items;
   for (let round = 0; open.length > 0; round += 1) {
     if (round === MAX_ROUNDS) throw new Error('reserve: records kept vanishing while they were looked at');
-    await insertNew(connection, open, lease_ms, results);
+    if (round > 0 || !look_first) await insertNew(connection, open, lease_ms, results);
     open = open.filter((item) => !results.has(item.token));
     if (open.length === 0) break;
     await lookAt(connection, open, lease_ms, results);
@@ -153,7 +158,7 @@ async function insertNew(
 ): Promise<void> {
   const { rows } = await connection.query<{ lease_token: string }>({
     ...INSERT,
-    values: [...columns(items), lease_ms],
+    values: [...reserveColumns(items), lease_ms],
   });
   // By token, not by key: two items of one key in a batch would both find their key there.
   const won = new Set(rows.map((row) => row.lease_token));
@@ -168,7 +173,7 @@ async function lookAt(
   lease_ms: number,
   results: Map<string, ReserveResult>,
 ): Promise<void> {
-  const { rows } = await connection.query<LookRow>({ ...LOOK, values: columns(items).slice(0, 5) });
+  const { rows } = await connection.query<LookRow>({ ...LOOK, values: reserveColumns(items).slice(0, 5) });
   const byToken = new Map(rows.map((row) => [row.token, row]));
   const takeable: ReserveItem[] = [];
   for (const item of items) {
@@ -209,7 +214,7 @@ async function take(
     resumed: boolean;
   }>({
     ...TAKE,
-    values: [...columns(items), lease_ms],
+    values: [...reserveColumns(items), lease_ms],
   });
   for (const item of items) {
     const row = rows.find((candidate) => candidate.lease_token === item.token);
@@ -222,15 +227,16 @@ async function take(
   }
 }
 
-function columns(items: readonly ReserveItem[]): unknown[] {
+/** The parameters of the first eight arrays. */
+export function reserveColumns(items: readonly ReserveItem[]): Buffer[] {
   return [
-    items.map((item) => item.client_id),
-    items.map((item) => item.key),
-    items.map((item) => item.kind),
-    items.map((item) => item.command_hash),
-    items.map((item) => item.token),
-    items.map((item) => item.payment_id),
-    items.map((item) => item.operation_id),
-    items.map((item) => item.success_status),
+    textArray(items.map((item) => item.client_id)),
+    textArray(items.map((item) => item.key)),
+    textArray(items.map((item) => item.kind)),
+    byteaArray(items.map((item) => item.command_hash)),
+    uuidArray(items.map((item) => item.token)),
+    uuidArray(items.map((item) => item.payment_id)),
+    uuidArray(items.map((item) => item.operation_id)),
+    int2Array(items.map((item) => item.success_status)),
   ];
 }

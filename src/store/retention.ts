@@ -13,19 +13,62 @@ export async function lockRetention(tx: pg.PoolClient): Promise<boolean> {
   return rows[0]?.locked ?? false;
 }
 
-/** Deletes `done` records past their retention. R7: what is unfinished is never touched. Rows in use are left for later. */
-export async function deleteExpiredRecords(tx: pg.PoolClient, limit: number): Promise<number> {
-  const { rowCount } = await tx.query({
+/** Where a sweep of pages has got to; `next_id` null: at the end. */
+export interface Page {
+  readonly deleted: number;
+  readonly next_id: string | null;
+}
+
+/** Ids are made by the services' clocks, expiry is judged by the database's: pages go this much further than need be. */
+const CLOCKS_APART_MS = 60 * 60_000;
+
+/**
+ * Deletes `done` records past their retention, a page of the index over operation ids (UUID v7: by age) at a time: an
+ * index over the expiry would cost every charge a write and its answer the way past the indexes. What is not `done` is
+ * never touched (R7), except that a reservation which nobody watches (its process died between the two statements of
+ * `reserveAndBeginCharges`) is shown to the background job. Rows in use are left for the next sweep.
+ */
+export async function deleteExpiredRecords(
+  tx: pg.PoolClient,
+  after_id: string,
+  limit: number,
+  retention_ms: number,
+): Promise<Page> {
+  const { rows } = await tx.query<PageRow>({
     name: 'retention_records',
-    text: `with old as (
-             select client_id, key from idempotency_record
-             where state = 'done' and expires_at <= clock_timestamp()
-             order by expires_at limit $1 for update skip locked
+    text: `with page as (
+             select client_id, key, operation_id from idempotency_record
+             where operation_id > $1
+               and operation_id < (lpad(to_hex((extract(epoch from clock_timestamp()) * 1000)::bigint - $3::bigint), 12, '0')
+                                   || repeat('0', 20))::uuid
+             order by operation_id limit $2
+           ), old as (
+             select r.client_id, r.key, r.state from page join idempotency_record r on r.client_id = page.client_id and r.key = page.key
+             where r.expires_at <= clock_timestamp() or (r.recover_at is null and r.lease_until <= clock_timestamp())
+             for update of r skip locked
+           ), gone as (
+             delete from idempotency_record r using old
+             where r.client_id = old.client_id and r.key = old.key and old.state = 'done'
+             returning 1
+           ), watched as (
+             update idempotency_record r set recover_at = r.lease_until from old
+             where r.client_id = old.client_id and r.key = old.key and old.state = 'in_progress'
            )
-           delete from idempotency_record r using old where r.client_id = old.client_id and r.key = old.key`,
-    values: [limit],
+           select (select count(*) from gone)::int as deleted, count(*)::int as seen, max(operation_id::text)::uuid as last_id from page`,
+    values: [after_id, limit, retention_ms - CLOCKS_APART_MS],
   });
-  return rowCount ?? 0;
+  return pageOf(rows[0], limit);
+}
+
+interface PageRow {
+  readonly deleted: number;
+  readonly seen: number;
+  readonly last_id: string | null;
+}
+
+function pageOf(row: PageRow | undefined, limit: number): Page {
+  if (!row) return { deleted: 0, next_id: null };
+  return { deleted: row.deleted, next_id: row.seen === limit ? row.last_id : null };
 }
 
 /** Deletes marks of events that can't come again: their retention covers the longest redelivery. */
@@ -52,8 +95,8 @@ export async function deletePublishedEvents(
   after_id: string,
   limit: number,
   retention_ms: number,
-): Promise<{ readonly deleted: number; readonly next_id: string | null }> {
-  const { rows } = await tx.query<{ deleted: number; seen: number; last_id: string | null }>({
+): Promise<Page> {
+  const { rows } = await tx.query<PageRow>({
     name: 'retention_outbox',
     text: `with page as (
              select id, published_at from outbox_event
@@ -67,7 +110,5 @@ export async function deletePublishedEvents(
            select (select count(*) from gone)::int as deleted, count(*)::int as seen, max(id::text)::uuid as last_id from page`,
     values: [after_id, limit, retention_ms],
   });
-  const page = rows[0];
-  if (!page) return { deleted: 0, next_id: null };
-  return { deleted: page.deleted, next_id: page.seen === limit ? page.last_id : null };
+  return pageOf(rows[0], limit);
 }

@@ -1,5 +1,6 @@
 import type pg from 'pg';
 import type { Operation, Payment } from '../domain/payment.js';
+import { int2Array, int4Array, int8Array, textArray, timestamptzArray, uuidArray } from '../database/arrays.js';
 import type { HistoryEntry } from '../domain/change.js';
 
 /** One finished attempt at an operation, for the timeline. */
@@ -39,7 +40,9 @@ export interface SettleItem {
 }
 
 // Lock first, then change: a chain of updates stored "succeeded" as the answer on a payment that a webhook had just
-// failed. Order of locks everywhere: payment, operation, record. `ok` holds what may be written; all writes read from it.
+// failed. Order of locks everywhere: payment, operation, record. `ok` holds what may be written, a row for each record that
+// waits for it; all writes read from it. Every row carries its input along, so that no two results are ever joined: such a
+// join is a loop over both, quadratic in the batch.
 const SETTLE = {
   name: 'settle',
   text: `
@@ -52,39 +55,38 @@ with i as (
          next_action_type, next_action_url, updated_at, history, operation_id, operation_status, operation_provider_payment_id, attempt,
          closed_at, check_at, body, http_status, expires_at,
          event_id, topic, event_type, data, traceparent)
-), pays as (
-  select p.id, p.version from payment p where p.id = any($1::uuid[]) order by p.id for no key update
-), recs as (
-  select r.client_id, r.key, r.lease_token, r.operation_id, r.success_status
-  from idempotency_record r
-  where (select count(*) from pays) >= 0 and r.operation_id = any($14::uuid[]) and r.state <> 'done'
+), pays as materialized (
+  select i.*, p.version as version_locked from i join payment p on p.id = i.payment_id order by p.id for no key update of p
+), recs as materialized (
+  select pays.*, r.client_id, r.key, r.success_status, r.lease_token is not distinct from pays.token as own
+  from pays join idempotency_record r on r.operation_id = pays.operation_id and r.state <> 'done'
+  where (select count(*) from pays) >= 0
   order by r.client_id, r.key for no key update of r
 ), ok as materialized (
-  select i.* from i join pays on pays.id = i.payment_id and pays.version = i.version_read
-  where exists (select from recs where recs.lease_token = i.token)
+  select * from (select *, bool_or(own) over (partition by operation_id) as held from recs) recs
+  where held and version_locked = version_read
 ), pay as (
   update payment p
   set version = ok.version, status = ok.status, amount_captured_minor = ok.amount_captured_minor, provider_payment_id = ok.provider_payment_id,
       failure_code = ok.failure_code, failure_message = ok.failure_message, next_action_type = ok.next_action_type,
       next_action_url = ok.next_action_url, updated_at = ok.updated_at, history = p.history || ok.history::jsonb
-  from ok where p.id = ok.payment_id
+  from ok where p.id = ok.payment_id and ok.own
 ), op as (
   update operation o
   set status = ok.operation_status, provider_payment_id = ok.operation_provider_payment_id, failure_code = ok.failure_code,
       failure_message = ok.failure_message, attempts_finished = o.attempts_finished + 1, attempts = o.attempts || ok.attempt::jsonb,
       closed_at = ok.closed_at, check_at = ok.check_at, updated_at = ok.updated_at
-  from ok where o.id = ok.operation_id
+  from ok where o.id = ok.operation_id and ok.own
 ), rec as (
   update idempotency_record r
-  set state = 'done', http_status = coalesce(ok.http_status, recs.success_status), body = ok.body, lease_token = null, lease_until = null,
-      attempts_finished = r.attempts_finished + 1, answered_at = ok.updated_at, expires_at = ok.expires_at
-  from ok join recs on recs.operation_id = ok.operation_id
-  where r.client_id = recs.client_id and r.key = recs.key
+  set state = 'done', http_status = coalesce(ok.http_status, ok.success_status), body = ok.body, lease_token = null, lease_until = null,
+      recover_at = null, attempts_finished = r.attempts_finished + 1, answered_at = ok.updated_at, expires_at = ok.expires_at
+  from ok where r.client_id = ok.client_id and r.key = ok.key
 ), ev as (
   insert into outbox_event (id, topic, key, sequence, type, data, traceparent, created_at)
-  select event_id, topic, payment_id::text, version, event_type, data::json, traceparent, updated_at from ok
+  select event_id, topic, payment_id::text, version, event_type, data::json, traceparent, updated_at from ok where own
 )
-select token from ok`,
+select token from ok where own`,
 };
 
 /** Settles charges, at most one item per payment in a call. True: written, as a whole. False: nothing was. */
@@ -97,36 +99,36 @@ export async function settleCharges(
   return items.map((item) => settled.has(item.token));
 }
 
-function columns(items: readonly SettleItem[]): unknown[] {
+function columns(items: readonly SettleItem[]): Buffer[] {
   const payments = items.map((item) => item.payment);
   const operations = items.map((item) => item.operation);
   return [
-    payments.map((payment) => payment.id),
-    items.map((item) => item.version_read),
-    items.map((item) => item.token),
-    payments.map((payment) => payment.version),
-    payments.map((payment) => payment.status),
-    payments.map((payment) => payment.amount_captured_minor),
-    payments.map((payment) => payment.provider_payment_id),
-    payments.map((payment) => payment.failure?.code ?? null),
-    payments.map((payment) => payment.failure?.message ?? null),
-    payments.map((payment) => payment.next_action?.type ?? null),
-    payments.map((payment) => payment.next_action?.url ?? null),
-    payments.map((payment) => payment.updated_at),
-    items.map((item) => (item.history === null ? '[]' : JSON.stringify([item.history]))),
-    operations.map((operation) => operation.id),
-    operations.map((operation) => operation.status),
-    operations.map((operation) => operation.provider_payment_id),
-    items.map((item) => JSON.stringify([item.attempt])),
-    operations.map((operation) => operation.closed_at),
-    items.map((item) => item.check_at),
-    items.map((item) => item.answer.body),
-    items.map((item) => item.answer.http_status),
-    items.map((item) => item.answer.expires_at),
-    items.map((item) => item.event.id),
-    items.map((item) => item.event.topic),
-    items.map((item) => item.event.type),
-    items.map((item) => item.event.data),
-    items.map((item) => item.event.traceparent),
+    uuidArray(payments.map((payment) => payment.id)),
+    int4Array(items.map((item) => item.version_read)),
+    uuidArray(items.map((item) => item.token)),
+    int4Array(payments.map((payment) => payment.version)),
+    textArray(payments.map((payment) => payment.status)),
+    int8Array(payments.map((payment) => payment.amount_captured_minor)),
+    textArray(payments.map((payment) => payment.provider_payment_id)),
+    textArray(payments.map((payment) => payment.failure?.code ?? null)),
+    textArray(payments.map((payment) => payment.failure?.message ?? null)),
+    textArray(payments.map((payment) => payment.next_action?.type ?? null)),
+    textArray(payments.map((payment) => payment.next_action?.url ?? null)),
+    timestamptzArray(payments.map((payment) => payment.updated_at)),
+    textArray(items.map((item) => (item.history === null ? '[]' : JSON.stringify([item.history])))),
+    uuidArray(operations.map((operation) => operation.id)),
+    textArray(operations.map((operation) => operation.status)),
+    textArray(operations.map((operation) => operation.provider_payment_id)),
+    textArray(items.map((item) => JSON.stringify([item.attempt]))),
+    timestamptzArray(operations.map((operation) => operation.closed_at)),
+    timestamptzArray(items.map((item) => item.check_at)),
+    textArray(items.map((item) => item.answer.body)),
+    int2Array(items.map((item) => item.answer.http_status)),
+    timestamptzArray(items.map((item) => item.answer.expires_at)),
+    uuidArray(items.map((item) => item.event.id)),
+    textArray(items.map((item) => item.event.topic)),
+    textArray(items.map((item) => item.event.type)),
+    textArray(items.map((item) => item.event.data)),
+    textArray(items.map((item) => item.event.traceparent)),
   ];
 }

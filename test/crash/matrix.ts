@@ -114,7 +114,7 @@ async function cell(world: World, kind: Kind, step: StepName): Promise<void> {
   await victim.ended;
 
   const survivor = await world.survivor();
-  if (world.recovery === 'job' && point === 'reserved') await keyIsFreed(world, request);
+  if (world.recovery === 'job' && point === 'reserved' && kind !== 'charge') await keyIsFreed(world, request);
   else {
     if (world.recovery === 'job') await recoveredAlone(world, request);
     await answeredOnRetry(survivor, request);
@@ -124,7 +124,10 @@ async function cell(world: World, kind: Kind, step: StepName): Promise<void> {
   report({ kind, step, recovery: world.recovery, instances: world.instances });
 }
 
-/** A client that gave up must not be charged later: nothing moved, nothing is there, and the key may be used again. */
+/**
+ * A client that gave up must not be charged later: nothing moved, nothing is there, and the key may be used again. A charge
+ * of a new payment is begun together with its reservation, and is finished.
+ */
 async function keyIsFreed({ simulator, database }: World, request: MoneyRequest): Promise<void> {
   await vi.waitUntil(async () => (await rowsOf(database.pool, request)).record === undefined, LONG);
   expect(await callsOf(simulator, request), 'calls at the provider').toBe(0);

@@ -131,7 +131,7 @@ describe('the database stops', () => {
 
 describe('a statement is done, and its acknowledgement is lost', () => {
   // By the statements' names, which go over the wire with them.
-  it.each(['reserve_insert', 'reserve_look', 'begin_charge', 'settle'])(
+  it.each(['reserve_and_begin_charge', 'reserve_look', 'settle'])(
     '%s: the charge goes on, and moves once',
     async (name) => {
       const body = newCharge();

@@ -302,7 +302,7 @@ it('an instance that closes lets nobody wait by Prefer: told to come back, they 
   const held = system.first.holdAt('begun');
   const first = system.charge(body, { key }).then((answer) => answer);
   await held.reached;
-  const looks = vi.spyOn(closing.payments.hot.reserve, 'submit');
+  const looks = vi.spyOn(closing.payments.hot.reserveAndBegin, 'submit');
   const waiting = system.charge(body, { key, instance: closing, wait_s: 30 }).then((answer) => answer);
   await soon(() => expect(looks).toHaveBeenCalled());
   const closed = closing.close();

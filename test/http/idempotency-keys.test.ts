@@ -31,13 +31,21 @@ async function isUnknown(key: string, api_key = system.api_key): Promise<void> {
   expect(answer.body.code).toBe('not_found');
 }
 
+/** A second charge after a decline: it is reserved first and begun afterwards. */
+async function payAgain() {
+  const body = newCharge({ payment_method: 'pm_decline_card_declined' });
+  await system.charge(body).expect(201);
+  return { ...body, payment_method: 'pm_success' };
+}
+
 const paymentAt = (id: string, state: string) => ({ type: 'payment', id, href: `/payments/${id}`, status: state });
 
 describe('in progress', () => {
   it('reserved, with nothing begun: since when, until when the lease, and no resource', async () => {
     const key = randomUUID();
+    const body = await payAgain();
     const paused = system.first.holdAt('reserved');
-    const charging = system.charge(newCharge(), { key }).then((answer) => answer);
+    const charging = system.charge(body, { key }).then((answer) => answer);
     await paused.reached;
     const told = await status(key);
     expect(told).toEqual({
@@ -303,7 +311,7 @@ describe('keys of every form', () => {
 
 it('a released reservation is unknown again: nothing has happened', async () => {
   const key = randomUUID();
-  const body = newCharge();
+  const body = await payAgain();
   const paused = system.first.holdAt('reserved');
   const charging = system.charge(body, { key }).then((answer) => answer);
   await paused.reached;
@@ -313,7 +321,7 @@ it('a released reservation is unknown again: nothing has happened', async () => 
   await jobs.stop();
   paused.release();
   expect((await charging).status).toBe(409);
-  expect((await system.rowsOf(body.external_payment_id)).payments).toEqual([]);
+  expect((await system.rowsOf(body.external_payment_id)).operations).toHaveLength(1);
   expect(await system.movements(body.external_payment_id)).toEqual([]);
   // The key is free: a retry runs.
   await system.charge(body, { key }).expect(201);

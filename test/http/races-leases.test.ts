@@ -40,12 +40,7 @@ async function disturb(): Promise<void> {
   for (let n = 0; n < DISTURBANCES; n += 1) {
     const held = instances[n % 2]!.holdAt(STEPS[n % STEPS.length]!);
     for (let looks = 0; looks < 5; looks += 1) {
-      await system.query(
-        `with chosen as (select client_id, key from idempotency_record where state = 'in_progress' and random() < 0.5
-                       order by client_id, key for no key update skip locked)
-         update idempotency_record r set lease_until = clock_timestamp() - interval '1 second'
-         from chosen c where c.client_id = r.client_id and c.key = r.key`,
-      );
+      await system.expireLeases('random() < 0.5');
     }
     held.release();
   }

@@ -173,14 +173,16 @@ describe('a key that comes back after its retention', () => {
 describe('a database that forgot', () => {
   /** As a dump restored from before the charge leaves it. */
   async function forget(external_payment_id: string): Promise<void> {
-    await system.query(
-      `with p as (select id from payment where external_payment_id = $1),
-            e as (delete from outbox_event where key in (select id::text from p)),
-            o as (delete from operation where payment_id in (select id from p) returning key_hash, idempotency_key)
-       delete from idempotency_record where key in (select idempotency_key from o)`,
+    await system.forget(
+      [
+        `with p as (select id from payment where external_payment_id = $1),
+              e as (delete from outbox_event where key in (select id::text from p)),
+              o as (delete from operation where payment_id in (select id from p) returning key_hash, idempotency_key)
+         delete from idempotency_record where key in (select idempotency_key from o)`,
+        'delete from payment where external_payment_id = $1',
+      ],
       [external_payment_id],
     );
-    await system.query('delete from payment where external_payment_id = $1', [external_payment_id]);
   }
 
   it.each(['pm_success', 'pm_commit_then_reset', 'pm_requires_action', 'pm_decline_card_declined'])(

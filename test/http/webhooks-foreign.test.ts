@@ -192,7 +192,7 @@ describe('an event of our installation for an operation that we do not have', ()
 /** As if the database had been set back to before a refund. */
 async function forget(operation_id: string, key: string, payment: Made): Promise<void> {
   await system.query('delete from idempotency_record where key = $1', [key]);
-  await system.query('delete from operation where id = $1', [operation_id]);
+  await system.forget(['delete from operation where id = $1'], [operation_id]);
   await system.query('update payment set amount_refunded_minor = 0, refund_reserved_minor = 0 where id = $1', [
     payment.id,
   ]);

@@ -136,7 +136,7 @@ describe('while somebody else is at it', () => {
   it.each([
     [
       'a final answer',
-      `update idempotency_record set state = 'done', http_status = 409, body = '{}', expires_at = now(), lease_token = null, lease_until = null where key = $1`,
+      `update idempotency_record set state = 'done', http_status = 409, body = '{}', expires_at = now(), lease_token = null, lease_until = null, recover_at = null where key = $1`,
     ],
     ['another token', `update idempotency_record set lease_token = gen_random_uuid() where key = $1`],
     ['a release', `delete from idempotency_record where key = $1`],

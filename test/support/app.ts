@@ -233,15 +233,24 @@ export class TestSystem {
 
   /** As if the time of these leases had passed, for whoever looks: the record itself, and the operation that watches it. */
   async expireLeases(which: string, values: readonly unknown[] = []): Promise<void> {
-    await this.query(
-      `with chosen as (select client_id, key from idempotency_record where state = 'in_progress' and ${which}
-                       order by client_id, key for no key update skip locked),
-            over as (update idempotency_record r set lease_until = clock_timestamp() - interval '1 second',
-                       recover_at = clock_timestamp() - interval '1 second'
-                     from chosen c where c.client_id = r.client_id and c.key = r.key returning r.operation_id)
-       update operation o set check_at = clock_timestamp() - interval '1 second' from over
-       where o.id = over.operation_id and o.check_at is not null`,
+    const chosen = await this.query<{ client_id: string; key: string; operation_id: string }>(
+      `select client_id, key, operation_id from idempotency_record where state = 'in_progress' and ${which}`,
       [...values],
+    );
+    // Operations before records, each in order: as everybody locks them.
+    await this.query(
+      `with o as (select id from operation where id = any($1) and check_at is not null and status = 'processing'
+                  order by id for no key update skip locked)
+       update operation set check_at = clock_timestamp() - interval '1 second' from o where operation.id = o.id`,
+      [chosen.map((record) => record.operation_id)],
+    );
+    await this.query(
+      `with c as (select client_id, key from idempotency_record where key = any($1) and state = 'in_progress'
+                  order by client_id, key for no key update skip locked)
+       update idempotency_record r
+       set lease_until = clock_timestamp() - interval '1 second', recover_at = clock_timestamp() - interval '1 second'
+       from c where c.client_id = r.client_id and c.key = r.key`,
+      [chosen.map((record) => record.key)],
     );
   }
 

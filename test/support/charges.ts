@@ -7,7 +7,12 @@ import type { ChargeCommand } from '../../src/domain/command.js';
 import { keyHash } from '../../src/domain/command-hash.js';
 import type { Connection } from '../../src/database/transaction.js';
 import { outboxRow } from '../../src/payments/outbox-rows.js';
-import { type BeginChargeItem, type BeginChargeResult, beginCharges } from '../../src/store/begin-charge.js';
+import {
+  type BeginChargeItem,
+  type BeginChargeResult,
+  beginCharges,
+  type NewChargeItem,
+} from '../../src/store/begin-charge.js';
 import { type Lease, reserve, type ReserveItem } from '../../src/store/reserve.js';
 import type { SettleItem } from '../../src/store/settle.js';
 import { aCommand, chargeFact } from './domain.js';
@@ -37,6 +42,12 @@ export function beginItem(lease: Lease, command: ChargeCommand = aCommand()): Be
     provider_key: `provider-key-${lease.operation_id}`,
     origin: { saga_id: null, step_name: null, traceparent: null },
   };
+}
+
+/** A charge to reserve and begin at once. */
+export function newChargeItem(fields: Partial<ReserveItem> = {}, command: ChargeCommand = aCommand()): NewChargeItem {
+  const lease = reserveItem(fields);
+  return { ...beginItem(lease, command), lease };
 }
 
 export type Begun = Extract<BeginChargeResult, { type: 'begun' }> & { readonly lease: Lease };

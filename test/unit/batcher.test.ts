@@ -32,7 +32,7 @@ function batcherOf(run: BatcherOptions<Item, number>['run'], options: Partial<Ba
     max_batch: 100,
     max_queue: 1000,
     max_concurrent: 1,
-    keyOf: (item: Item) => item.key,
+    keysOf: (item: Item) => [item.key],
     ...options,
   });
 }
@@ -233,7 +233,7 @@ describe('whatever the grouping', () => {
             max_batch,
             max_concurrent,
             max_queue: 10_000,
-            keyOf: ({ key }) => key,
+            keysOf: ({ key }) => [key],
             run: async (batch) => {
               running += 1;
               expect(running).toBeLessThanOrEqual(max_concurrent);

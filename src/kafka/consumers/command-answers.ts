@@ -1,5 +1,5 @@
 import type pg from 'pg';
-import { uuidv7 } from 'uuidv7';
+import { newId } from '../../domain/id.js';
 import type { Answer } from '../../contract/answer.js';
 import { problemBody } from '../../contract/problems.js';
 import type { PaymentView } from '../../contract/views.js';
@@ -22,7 +22,7 @@ export async function publishRejection(
   const { saga_id, step_name, client_id } = saga;
   await insertEvents(tx, [
     {
-      id: uuidv7(),
+      id: newId(),
       topic: PAYMENTS_EVENTS,
       // There is no payment to order it by.
       key: saga_id,

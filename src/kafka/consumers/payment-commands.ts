@@ -1,5 +1,5 @@
 import type pg from 'pg';
-import { uuidv7 } from 'uuidv7';
+import { newId } from '../../domain/id.js';
 import { mayCommand } from '../../clients/may-command.js';
 import { type Answer, SUCCESS_STATUS } from '../../contract/answer.js';
 import { parseChargeCommand, parseRefundCommand } from '../../contract/requests.js';
@@ -111,9 +111,9 @@ async function begin(context: Context, tx: pg.PoolClient, step: Step): Promise<A
     key: `${KEY_NAMESPACE}${saga.saga_id}:${saga.step_name}`,
     kind: command.kind,
     command_hash: command.hash,
-    token: uuidv7(),
-    payment_id: command.kind === 'charge' ? uuidv7() : command.payment_id,
-    operation_id: uuidv7(),
+    token: newId(),
+    payment_id: command.kind === 'charge' ? newId() : command.payment_id,
+    operation_id: newId(),
     success_status: SUCCESS_STATUS[command.kind],
   };
   const [result] = await reserve(tx, [item], payments.timing.lease_ms);

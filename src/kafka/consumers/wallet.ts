@@ -1,4 +1,4 @@
-import { uuidv7 } from 'uuidv7';
+import { newId } from '../../domain/id.js';
 import { mayCommand } from '../../clients/may-command.js';
 import { formatAmount } from '../../domain/money.js';
 import { insertEvents } from '../../store/payments.js';
@@ -57,7 +57,7 @@ async function publish(
   };
   await insertEvents(tx, [
     {
-      id: uuidv7(),
+      id: newId(),
       topic: WALLET_EVENTS,
       key: debit_account_id,
       // The account's version; a refusal makes none.
