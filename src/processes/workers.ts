@@ -53,9 +53,14 @@ export class Workers {
   }
 
   /** Resolves when all serve. @throws Error with the reason of the first that can't */
-  start(): Promise<void> {
+  async start(): Promise<void> {
+    if (!cluster.isPrimary) {
+      throw new Error(
+        'PROCESSES: this process is itself a worker of what started it; set PROCESSES=1, or start it alone',
+      );
+    }
     cluster.setupPrimary({ args: [WORKER_ARGUMENT] });
-    return new Promise((resolve, reject) => {
+    await new Promise<void>((resolve, reject) => {
       this.settleStart = (failure) => {
         if (failure === null) resolve();
         else reject(failure);

@@ -97,3 +97,22 @@ describe('the limit of failed authentications', () => {
     await request(shell.url).get('/read').set('Authorization', `Bearer ${key}`).expect(200);
   });
 });
+
+describe('where several processes serve', () => {
+  it.each([
+    { RATE_LIMIT_PER_SECOND: '5', PROCESSES: '2', share: '2' },
+    { RATE_LIMIT_PER_SECOND: '1', PROCESSES: '4', share: '1' },
+  ])('each gives its share of both limits: $RATE_LIMIT_PER_SECOND by $PROCESSES', async ({ share, ...env }) => {
+    const shell = await startShell({ routes, env });
+    try {
+      const read = (key: string) => request(shell.url).get('/read').set('Authorization', `Bearer ${key}`);
+      const answer = await read(await shell.client('one-of-many')).expect(200);
+      expect(answer.headers['ratelimit-limit']).toBe(share);
+      const guesses = Array.from({ length: 60 }, (_, i) => read(`oncepay_sk_${String(i).padStart(43, '0')}`));
+      const refused = (await Promise.all(guesses)).filter(({ status }) => status === 429);
+      expect(refused).toHaveLength(60 - 60 / Number(env.PROCESSES));
+    } finally {
+      await shell.close();
+    }
+  });
+});
