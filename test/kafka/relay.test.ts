@@ -150,7 +150,7 @@ describe('the relay', () => {
   });
 
   it('is woken by a notification where it sleeps, and asks for none while it has work', async () => {
-    base.relay().start();
+    base.relay({ connection_string: base.direct_url }).start();
     const wanted = async (): Promise<boolean> => {
       const { rows } = await base.database.pool.query<{ wanted: boolean }>('select wanted from outbox_wake');
       return rows[0]!.wanted;

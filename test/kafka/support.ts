@@ -98,6 +98,7 @@ export interface TestBase {
   readonly database: Database;
   /** For a process of its own. */
   readonly address: { readonly url: string; readonly pooler: Pooler };
+  readonly direct_url: string;
   /** Ends everything that was added, last first, and drops the database. */
   end(): Promise<void>;
   add(close: () => Promise<unknown>): void;
@@ -114,6 +115,7 @@ export async function newBase(kafka = newKafka()): Promise<TestBase> {
   const base: TestBase = {
     database,
     address: { url: own.url, pooler: own.pooler },
+    direct_url: own.direct_url,
     add: (close) => void closers.push(close),
     async end() {
       for (let close = closers.pop(); close !== undefined; close = closers.pop()) await close();
