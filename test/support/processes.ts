@@ -40,8 +40,13 @@ export async function startSeveral(
       return found;
     },
   };
-  await soon(() => expect(workers()).toHaveLength(processes));
-  await soon(() => expect(log().filter(({ msg }) => msg === 'started')).toHaveLength(1));
+  try {
+    await soon(() => expect(workers()).toHaveLength(processes));
+    await soon(() => expect(log().filter(({ msg }) => msg === 'started')).toHaveLength(1));
+  } catch (error) {
+    await service.kill();
+    throw error;
+  }
   return several;
 }
 
