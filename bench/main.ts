@@ -9,16 +9,22 @@ import { measureGrowth } from './rows/growth.js';
 import { measureHalfPeak } from './rows/half-peak.js';
 import { measureMemory } from './rows/memory.js';
 import { measurePeak } from './rows/peak.js';
+import { measurePgBouncer } from './rows/pgbouncer.js';
+import { measureProcesses } from './rows/processes.js';
 import { measureStartUp } from './rows/start-up.js';
 import { measureSweep } from './rows/sweep.js';
+import { measureWeek } from './rows/week.js';
 import { withSession } from './session.js';
 
 const MEASURE: Readonly<Record<Row, (context: Context) => Promise<Section>>> = {
   peak: measurePeak,
   'half-peak': measureHalfPeak,
   'start-up': measureStartUp,
+  processes: measureProcesses,
+  pgbouncer: measurePgBouncer,
   growth: measureGrowth,
   sweep: measureSweep,
+  week: measureWeek,
   memory: measureMemory,
 };
 

@@ -1,6 +1,16 @@
 import { parseArgs } from 'node:util';
 
-export const ROWS = ['peak', 'half-peak', 'start-up', 'growth', 'sweep', 'memory'] as const;
+export const ROWS = [
+  'peak',
+  'half-peak',
+  'start-up',
+  'processes',
+  'pgbouncer',
+  'growth',
+  'sweep',
+  'week',
+  'memory',
+] as const;
 export type Row = (typeof ROWS)[number];
 
 export interface Options {
@@ -17,6 +27,8 @@ export interface Options {
   readonly growth_rows: number;
   /** Expired records that are swept under load. */
   readonly sweep_rows: number;
+  /** Records, and events, of each of the simulated days of the row "week". */
+  readonly day_rows: number;
   readonly memory_minutes: number;
   /** Where to keep the database and logs while it runs; removed at the end. */
   readonly directory: string | null;
@@ -31,6 +43,7 @@ const HELP = `npm run bench -- [options]
   --connections N      of the load (64)
   --growth N           payments, operations and records loaded for growth (10000000)
   --sweep N            expired records swept under load (1000000)
+  --day N              records a day in two simulated weeks (100000)
   --memory-minutes N   time at peak for memory (10)
   --directory DIR      where database and logs go meanwhile (a temporary folder)
   --results FILE       where the numbers go (bench/results.md)`;
@@ -63,6 +76,7 @@ export function parseOptions(args: readonly string[]): Options | null {
       connections: text,
       growth: text,
       sweep: text,
+      day: text,
       'memory-minutes': text,
       directory: text,
       results: text,
@@ -82,6 +96,7 @@ export function parseOptions(args: readonly string[]): Options | null {
     floor_clients: quick ? [8, 32] : [8, 16, 32, 64],
     growth_rows: whole(values.growth, quick ? 100_000 : 10_000_000, 'growth'),
     sweep_rows: whole(values.sweep, quick ? 20_000 : 1_000_000, 'sweep'),
+    day_rows: whole(values.day, quick ? 5_000 : 100_000, 'day'),
     memory_minutes: whole(values['memory-minutes'], quick ? 1 : 10, 'memory-minutes'),
     directory: values.directory ?? null,
     results: values.results ?? new URL('./results.md', import.meta.url).pathname,

@@ -106,6 +106,15 @@ export interface ServiceOptions {
   readonly name: string;
   /** Options for node itself, such as --cpu-prof. */
   readonly node_options?: readonly string[];
+  /** Beside, or instead of, what every service here gets. */
+  readonly env?: Readonly<Record<string, string>>;
+}
+
+/** What `npm start` gives node. */
+function startArguments(): string[] {
+  const { scripts } = JSON.parse(readFileSync(join(ROOT, 'package.json'), 'utf8')) as { scripts: { start: string } };
+  const [, ...args] = scripts.start.replace(/^exec /, '').split(' ');
+  return args;
 }
 
 /** The service as in production, but for the provider, which answers at once, and the rate limit, which is off. */
@@ -114,7 +123,7 @@ export async function startService(options: ServiceOptions): Promise<RunningServ
   return startServer(
     {
       program: process.execPath,
-      args: [...(options.node_options ?? []), 'dist/main.js'],
+      args: [...(options.node_options ?? []), ...startArguments()],
       env: {
         NODE_ENV: 'production',
         HOST: '127.0.0.1',
@@ -125,6 +134,7 @@ export async function startService(options: ServiceOptions): Promise<RunningServ
         PROVIDERS: 'instant',
         RATE_LIMIT_PER_SECOND: '0',
         LOG_LEVEL: 'info',
+        ...options.env,
       },
       log: join(options.directory, `${options.name}.log`),
     },

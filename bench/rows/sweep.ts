@@ -12,7 +12,7 @@ const AGE_H = 80;
 const SPAN_H = 48;
 
 /** `npm run retention` beside the service. Seconds that it took. */
-function sweep({ postgres, directory }: Context): Promise<number> {
+export function sweep({ postgres, directory }: Context): Promise<number> {
   const begun_at = Date.now();
   const child = start({
     program: process.execPath,
