@@ -4,7 +4,8 @@ import pg from 'pg';
 import type { Pooler } from '../config-variables.js';
 import { PrismaClient } from './generated/client.js';
 import { DATABASE_LIMITS } from './limits.js';
-import { startupSettings, UnnamedClient } from './session.js';
+import { startupSettings } from './session.js';
+import { UnnamedClient } from './unnamed-client.js';
 
 /** One pool for hand-written SQL and for Prisma. */
 export interface Database {

@@ -51,7 +51,9 @@ async function rollBack(client: pg.PoolClient, cause: unknown): Promise<Error | 
   if (isDriverError(cause)) return cause;
   try {
     await client.query('ROLLBACK');
-    return undefined;
+    // Outside transactions the pool itself gives up the connection of a statement that failed. One that could not even be
+    // prepared has its name taken all the same by a PgBouncer that keeps prepared statements (pgbouncer/pgbouncer#1118).
+    return cause instanceof pg.DatabaseError ? cause : undefined;
   } catch (error) {
     return error instanceof Error ? error : new Error(String(error));
   }

@@ -62,6 +62,19 @@ test('a swallowed error is not taken for a commit', async () => {
   expect(await value(1)).toBe(before);
 });
 
+test('a connection on which a statement failed is not used again; one whose work was only given up is', async () => {
+  const single = database.openPool({ pool_size: 1 });
+  const connections = new Set<unknown>();
+  single.on('acquire', (client) => connections.add(client));
+  await expect(inTransaction(single, () => Promise.reject(new Error('no')))).rejects.toThrow('no');
+  await single.query('SELECT 1');
+  expect(connections.size).toBe(1);
+  await expect(inTransaction(single, (tx) => tx.query('SELECT 1 / 0'))).rejects.toMatchObject({ code: '22012' });
+  await single.query('SELECT 1');
+  expect(connections.size).toBe(2);
+  await single.end();
+});
+
 test('a serialization failure is done again from the start', async () => {
   let runs = 0;
   await inTransaction(pool, async (tx) => {
