@@ -50,8 +50,8 @@ function quietly(answer: Promise<Answered>): Promise<Answered | undefined> {
 
 describe('an acknowledgement of the database is lost after the commit', () => {
   const cases: [string, Kind][] = [
-    ['reserve_insert', 'charge'],
-    ['begin_charge', 'charge'],
+    ['reserve_insert', 'refund'],
+    ['reserve_and_begin_charge', 'charge'],
     ['settle', 'charge'],
     ['COMMIT', 'pay again'],
     ['COMMIT', 'capture'],

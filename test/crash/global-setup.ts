@@ -27,7 +27,8 @@ At each step of each kind of operation the service is killed with \`kill -9\`. A
 the same key (*retry*), or nobody does and the background job alone goes on (*job*), on the restarted service (*1*) or on a
 second instance that never stopped (*2*). A ✓ means: exactly one movement at the provider, the true state in the database,
 the final answer for whoever retries, byte for byte from then on, and nothing left unfinished. After the reservation without a
-retry it means: no call, no movement, and the key is free.
+retry it means: no call, no movement, and the key is free; but for a charge, which is begun together with its reservation
+and is finished.
 
 ${matrix(cells)}
 
