@@ -1,7 +1,7 @@
 import type { Config } from '../config.js';
 import type { Logger } from '../logger.js';
 import type { PaymentsContext } from '../payments/context.js';
-import { nextDaily } from './daily.js';
+import { dailyRound } from './daily.js';
 import { startLoop } from './loop.js';
 import { reconcileRound } from './reconciliation.js';
 import { recoverRound } from './recovery.js';
@@ -25,11 +25,8 @@ const HOUR_MS = 60 * 60_000;
 /** Everything that runs beside the requests. Safe on several instances at once. */
 export function startJobs({ config, payments, logger }: JobsDependencies): Jobs {
   let isStopped = false;
-  let sweepAt = nextDaily(new Date(), RETENTION_HOUR_UTC);
-  const retentionRound = async (): Promise<boolean> => {
-    if (new Date() < sweepAt) return false;
-    sweepAt = nextDaily(new Date(), RETENTION_HOUR_UTC);
-    await sweep({
+  const sweepOnce = () =>
+    sweep({
       pool: payments.pool,
       logger,
       idempotency_retention_ms: config.retention.idempotency_h * HOUR_MS,
@@ -39,8 +36,7 @@ export function startJobs({ config, payments, logger }: JobsDependencies): Jobs 
       },
       isStopped: () => isStopped,
     });
-    return false;
-  };
+  const retentionRound = dailyRound(RETENTION_HOUR_UTC, sweepOnce, () => new Date());
   const { recovery_interval_ms, reconcile_interval_ms } = config.timing;
   const loops = [
     startLoop({ name: 'recovery', interval_ms: recovery_interval_ms, round: () => recoverRound(payments), logger }),

@@ -96,13 +96,13 @@ export interface DueOperation {
  * Claims operations that are due and that no request has on lease, by moving their next check into the future: several instances share the work, and
  * what a process dies with comes up again.
  */
-export async function claimDue(pool: pg.Pool, limit: number, claim_ms: number): Promise<DueOperation[]> {
-  const { rows } = await pool.query<DueOperation>({
+export async function claimDue(connection: Connection, limit: number, claim_ms: number): Promise<DueOperation[]> {
+  const { rows } = await connection.query<DueOperation>({
     name: 'operation_claim_due',
     text: `with due as (
              select id from operation o
-             where check_at <= clock_timestamp()
-               and not exists (select from idempotency_record r where r.operation_id = o.id and r.state = 'in_progress')
+             where check_at <= (select clock_timestamp())
+               and (select count(*) from idempotency_record r where r.operation_id = o.id and r.state = 'in_progress') = 0
              order by check_at limit $1 for no key update skip locked
            )
            update operation o set check_at = clock_timestamp() + $2::int * interval '1 millisecond', checks = o.checks + 1
@@ -113,25 +113,33 @@ export async function claimDue(pool: pg.Pool, limit: number, claim_ms: number): 
   return rows;
 }
 
+// In the next two: the time as a subselect is read once and bounds the index scan; called in the condition itself it would
+// be a filter over all of it. The record is looked up by a subselect that can't become a join: planned as one, with
+// millions of records, it began from those and read them all, since nothing tells the planner how few are in progress.
+
 /**
  * Takes over leases that are over: those that recover_at watches, and those of charges, which their operation's check_at
  * does (see the migration `hot_updates`). What is locked right now is somebody else's work already.
  */
 export async function takeOverExpired(
-  pool: pg.Pool,
+  connection: Connection,
   limit: number,
   lease_ms: number,
 ): Promise<(Lease & { kind: OperationKind })[]> {
-  const { rows } = await pool.query<Lease & { kind: OperationKind }>({
+  const { rows } = await connection.query<Lease & { kind: OperationKind }>({
     name: 'record_take_over_expired',
     text: `with watched as (
              select client_id, key from idempotency_record
-             where recover_at <= clock_timestamp() and state = 'in_progress' and lease_until <= clock_timestamp()
+             where recover_at <= (select clock_timestamp()) and state = 'in_progress' and lease_until <= clock_timestamp()
              order by recover_at limit $1 for no key update skip locked
            ), begun as (
-             select r.client_id, r.key from operation o join idempotency_record r on r.operation_id = o.id
-             where o.check_at <= clock_timestamp() and r.state = 'in_progress' and r.lease_until <= clock_timestamp()
-             order by o.check_at limit $1 for no key update of r skip locked
+             select r.client_id, r.key from operation o cross join lateral (
+               select client_id, key from idempotency_record
+               where operation_id = o.id and state = 'in_progress' and lease_until <= clock_timestamp()
+               for no key update skip locked
+             ) r
+             where o.check_at <= (select clock_timestamp())
+             order by o.check_at limit $1
            ), over as (
              select client_id, key from watched union select client_id, key from begun limit $1
            ), lease as materialized (

@@ -19,6 +19,13 @@ export interface Page {
   readonly next_id: string | null;
 }
 
+/**
+ * The smallest id (UUID v7) of so many milliseconds ago. A subselect: read once, it bounds the index scan; as an expression
+ * with the clock in it, it would be a filter over all ids to the end.
+ */
+const FIRST_ID_SINCE = (ago_ms: string): string =>
+  `(select (lpad(to_hex((extract(epoch from clock_timestamp()) * 1000)::bigint - ${ago_ms}::bigint), 12, '0') || repeat('0', 20))::uuid)`;
+
 /** Ids are made by the services' clocks, expiry is judged by the database's: pages go this much further than need be. */
 const CLOCKS_APART_MS = 60 * 60_000;
 
@@ -39,8 +46,7 @@ export async function deleteExpiredRecords(
     text: `with page as (
              select client_id, key, operation_id from idempotency_record
              where operation_id > $1
-               and operation_id < (lpad(to_hex((extract(epoch from clock_timestamp()) * 1000)::bigint - $3::bigint), 12, '0')
-                                   || repeat('0', 20))::uuid
+               and operation_id < ${FIRST_ID_SINCE('$3')}
              order by operation_id limit $2
            ), old as (
              select r.client_id, r.key, r.state from page join idempotency_record r on r.client_id = page.client_id and r.key = page.key
@@ -77,7 +83,7 @@ export async function deleteProcessedEvents(tx: pg.PoolClient, limit: number, re
     name: 'retention_processed',
     text: `with old as (
              select consumer_name, event_id from processed_event
-             where processed_at <= clock_timestamp() - $2::bigint * interval '1 millisecond'
+             where processed_at <= (select clock_timestamp() - $2::bigint * interval '1 millisecond')
              order by processed_at limit $1 for update skip locked
            )
            delete from processed_event e using old where e.consumer_name = old.consumer_name and e.event_id = old.event_id`,
@@ -100,7 +106,7 @@ export async function deletePublishedEvents(
     name: 'retention_outbox',
     text: `with page as (
              select id, published_at from outbox_event
-             where id > $1 and created_at <= clock_timestamp() - $3::bigint * interval '1 millisecond'
+             where id > $1 and id < ${FIRST_ID_SINCE('$4')} and created_at <= clock_timestamp() - $3::bigint * interval '1 millisecond'
              order by id limit $2
            ), gone as (
              delete from outbox_event e using page
@@ -108,7 +114,7 @@ export async function deletePublishedEvents(
              returning e.id
            )
            select (select count(*) from gone)::int as deleted, count(*)::int as seen, max(id::text)::uuid as last_id from page`,
-    values: [after_id, limit, retention_ms],
+    values: [after_id, limit, retention_ms, retention_ms - CLOCKS_APART_MS],
   });
   return pageOf(rows[0], limit);
 }

@@ -6,7 +6,7 @@ import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import type pg from 'pg';
 import { afterAll, beforeAll, beforeEach, describe, expect, it, vi } from 'vitest';
-import { nextDaily } from '../../src/jobs/daily.js';
+import { dailyRound, nextDaily } from '../../src/jobs/daily.js';
 import { sweep } from '../../src/jobs/retention.js';
 import { createLogger } from '../../src/logger.js';
 import { lockRetention } from '../../src/store/retention.js';
@@ -172,6 +172,23 @@ describe('its time', () => {
   ])('after %s is %s', (now, next) => {
     expect(nextDaily(new Date(now), 3).toISOString()).toBe(next);
   });
+});
+
+it('a sweep that fails is tried again at the next look, one that is done not before the next day', async () => {
+  let now = new Date('2026-11-29T02:59:00Z');
+  const work = vi.fn<() => Promise<void>>().mockRejectedValueOnce(new Error('no database')).mockResolvedValue();
+  const round = dailyRound(3, work, () => now);
+  await round();
+  expect(work).not.toHaveBeenCalled();
+  now = new Date('2026-11-29T03:00:30Z');
+  await expect(round()).rejects.toThrow('no database');
+  now = new Date('2026-11-29T03:04:30Z');
+  await round();
+  await round();
+  expect(work).toHaveBeenCalledTimes(2);
+  now = new Date('2026-11-30T03:00:00Z');
+  await round();
+  expect(work).toHaveBeenCalledTimes(3);
 });
 
 describe('npm run retention', () => {

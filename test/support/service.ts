@@ -34,6 +34,8 @@ export interface ServiceOptions {
 export const TEST_API_KEY = `oncepay_sk_${'t'.repeat(43)}`;
 const ROOT = fileURLToPath(new URL('../..', import.meta.url));
 const READY_LIMIT_MS = 60_000;
+/** A look that hangs must not hang the wait. */
+const LOOK_LIMIT_MS = 5_000;
 
 /**
  * Starts the service on a free port, in a working directory of its own. Runs what was built where that is up to date,
@@ -105,7 +107,9 @@ async function untilReady(service: ServiceProcess, child: ChildProcess): Promise
   await vi.waitUntil(
     async () => {
       if (child.exitCode !== null || child.signalCode !== null) return true;
-      const answer = await fetch(`${service.url}/health/ready`).catch(() => undefined);
+      const answer = await fetch(`${service.url}/health/ready`, { signal: AbortSignal.timeout(LOOK_LIMIT_MS) }).catch(
+        () => undefined,
+      );
       return answer?.status === 200;
     },
     { timeout: READY_LIMIT_MS, interval: 20 },
