@@ -21,14 +21,15 @@ export interface Postgres {
 }
 
 /**
- * As the service's own embedded server (src/database/embedded), durable, but with the memory of a production server and
- * a log that replicas could read.
+ * As the service's own embedded server (src/database/embedded), durable, but with the memory of a production server, a
+ * log that replicas could read, and its files kept for use again: a new one every two seconds stalls everybody.
  */
 export const SETTINGS = {
   wal_level: 'replica',
   max_wal_senders: '10',
   shared_buffers: '2GB',
   max_wal_size: '8GB',
+  min_wal_size: '4GB',
   max_connections: '150',
   shared_preload_libraries: 'pg_stat_statements',
   'pg_stat_statements.save': 'off',
