@@ -1,6 +1,7 @@
 import type pg from 'pg';
 import { afterAll, beforeAll, expect, it } from 'vitest';
 import { INDEX_PLANS } from '../../src/database/session.js';
+import { inTransaction } from '../../src/database/transaction.js';
 import { claimDue, takeOverExpired } from '../../src/store/operations.js';
 import { reserveAndBeginCharges } from '../../src/store/begin-charge.js';
 import { deleteExpiredRecords, deleteProcessedEvents, deletePublishedEvents } from '../../src/store/retention.js';
@@ -20,7 +21,7 @@ let pool: pg.Pool;
 beforeAll(async () => {
   database = await createTestDatabase();
   pool = database.openPool({ pool_size: 1, settings: INDEX_PLANS });
-  await finished();
+  await inTransaction(pool, finished);
   await pool.query('analyze');
 });
 afterAll(async () => {
@@ -29,31 +30,31 @@ afterAll(async () => {
 });
 
 /** Charges that ended an hour ago; their ids are of then. */
-async function finished(): Promise<void> {
-  await pool.query(
-    `create temp table made as
+async function finished(tx: pg.PoolClient): Promise<void> {
+  await tx.query(
+    `create temp table made on commit drop as
      select i, gen_random_uuid() as payment_id,
             (lpad(to_hex(((extract(epoch from clock_timestamp()) - 3600) * 1000)::bigint + i), 12, '0') || '70008000' || lpad(to_hex(i), 12, '0'))::uuid as id
      from generate_series(1, ${FINISHED}) i`,
   );
-  await pool.query(
+  await tx.query(
     `insert into payment (id, client_id, provider, external_payment_id, command_hash, status, amount_minor, currency, customer_id,
                           capture, created_at, updated_at)
      select payment_id, 'default', 'sandbox', 'finished-' || i, sha256('x'), 'succeeded', 100, 'EUR', 'c', 'automatic', now(), now() from made`,
   );
-  await pool.query(
+  await tx.query(
     `insert into operation (id, payment_id, kind, status, amount_minor, provider_key, created_at, updated_at)
      select id, payment_id, 'charge', 'succeeded', 100, 'key-' || i, now(), now() from made`,
   );
-  await pool.query(
+  await tx.query(
     `insert into idempotency_record (client_id, key, kind, command_hash, state, payment_id, operation_id, success_status, http_status, body, expires_at)
      select 'default', 'finished-' || i, 'charge', sha256('x'), 'done', payment_id, id, 201, 201, '{}', now() + interval '71 hours' from made`,
   );
-  await pool.query(
+  await tx.query(
     `insert into outbox_event (id, topic, key, sequence, type, data, published_at)
      select id, 't', payment_id::text, 2, 'x', '{}', now() from made`,
   );
-  await pool.query(`insert into processed_event (consumer_name, event_id) select 'c', id::text from made`);
+  await tx.query(`insert into processed_event (consumer_name, event_id) select 'c', id::text from made`);
 }
 
 /** Rows that a statement reads, by table or index, whatever becomes of them. */
