@@ -163,8 +163,11 @@ test.runIf(on_linux)('a pid that another process has by now is not taken for a s
 });
 
 test.runIf(on_linux)('a zombie is not taken for a server', async () => {
-  // `exec` makes the parent a program that never collects its child, which ends when its input does.
-  const parent = spawn('/bin/sh', ['-c', 'cat <&0 & echo $!; exec sleep 60'], { stdio: ['pipe', 'pipe', 'ignore'] });
+  // `exec` makes the parent a program that never collects its child, which ends when its input does: by a number of its
+  // own, since a shell gives what runs in the background /dev/null for 0.
+  const parent = spawn('/bin/sh', ['-c', 'exec 3<&0; cat <&3 & echo $!; exec sleep 60'], {
+    stdio: ['pipe', 'pipe', 'ignore'],
+  });
   helpers.push(parent);
   const [said] = (await once(parent.stdout, 'data')) as [Buffer];
   const zombie = Number(said.toString());
