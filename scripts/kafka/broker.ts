@@ -1,11 +1,11 @@
 import { type ChildProcess, spawn } from 'node:child_process';
 import { existsSync, openSync } from 'node:fs';
 import { cp, mkdir, mkdtemp, rename, rm, writeFile } from 'node:fs/promises';
-import { createServer } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { Kafka, logLevel } from 'kafkajs';
+import { freePort } from '../free-port.js';
 import { KAFKA_VERSION, kafkaClassPath, output } from './jars.js';
 
 const HERE = fileURLToPath(new URL('.', import.meta.url));
@@ -177,18 +177,4 @@ function properties(directory: string, port: number, controller_port: number): s
   return Object.entries(settings)
     .map(([name, value]) => `${name}=${value}\n`)
     .join('');
-}
-
-export function freePort(): Promise<number> {
-  return new Promise((resolve, reject) => {
-    const server = createServer();
-    server.on('error', reject);
-    server.listen(0, HOST, () => {
-      const address = server.address();
-      server.close(() => {
-        if (typeof address === 'object' && address !== null) resolve(address.port);
-        else reject(new Error('no free port'));
-      });
-    });
-  });
 }

@@ -9,7 +9,7 @@ import { deadlineIn } from '../payments/clock.js';
 import type { PaymentsContext } from '../payments/context.js';
 import { reservation } from '../payments/reserve.js';
 import type { Held } from '../payments/run.js';
-import type { NewChargeResult } from '../store/begin-charge.js';
+import type { NewChargeResult } from '../store/reserve-and-begin.js';
 import { endLease } from '../store/records.js';
 import type { ReserveItem, ReserveResult } from '../store/reserve.js';
 import { readIdempotencyKey } from './idempotency-key.js';

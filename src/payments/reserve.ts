@@ -1,5 +1,5 @@
 import type { Command } from '../domain/command.js';
-import type { NewChargeResult } from '../store/begin-charge.js';
+import type { NewChargeResult } from '../store/reserve-and-begin.js';
 import type { ReserveItem } from '../store/reserve.js';
 import { beginItem, NO_ORIGIN } from './begin.js';
 import type { PaymentsContext } from './context.js';

@@ -1,8 +1,8 @@
 import type pg from 'pg';
-import { byteaArray, int2Array, int8Array, textArray, uuidArray } from '../database/arrays.js';
+import { byteaArray, int8Array, textArray, uuidArray } from '../database/arrays.js';
 import type { ChargeCommand } from '../domain/command.js';
 import type { Operation, Payment } from '../domain/payment.js';
-import { type Lease, reserve, type ReserveItem, type ReserveResult } from './reserve.js';
+import type { Lease } from './reserve.js';
 
 /** Where a command came from, beside HTTP: a saga's step, and the trace it belongs to. */
 export interface Origin {
@@ -29,7 +29,7 @@ export type BeginChargeResult =
 
 // What a charge writes as it begins, from the rows of `source`. Both inserts name the rows that came before by a hashed
 // subplan, `(x in (select …)) is true`: as a join it would be a loop over both, quadratic in the batch.
-const INSERT_PAYMENT = (source: string, condition: string): string => `
+export const insertPayments = (source: string, condition: string): string => `
   insert into payment (id, client_id, provider, external_payment_id, command_hash, status, amount_minor, currency, customer_id,
                        payment_method, capture, order_id, description, metadata, return_url, created_at, updated_at)
   select payment_id, client_id, provider, external_payment_id, command_hash, 'processing', amount_minor, currency, customer_id,
@@ -38,7 +38,7 @@ const INSERT_PAYMENT = (source: string, condition: string): string => `
   order by provider collate "C", external_payment_id collate "C"
   on conflict do nothing
   returning id`;
-const INSERT_OPERATION = (source: string): string => `
+export const insertOperations = (source: string): string => `
   insert into operation (id, payment_id, kind, status, amount_minor, idempotency_key, key_hash, command_hash, provider_key, payment_method,
                          attempts_started, first_attempt_at, last_attempt_at, check_at, saga_id, step_name, traceparent, created_at, updated_at)
   select operation_id, payment_id, 'charge', 'processing', amount_minor, key, key_hash, command_hash, provider_key, payment_method,
@@ -46,10 +46,10 @@ const INSERT_OPERATION = (source: string): string => `
   from ${source}, clock
   where (payment_id in (select id from pay)) is true
   returning id`;
-const COLUMNS = `client_id, key, token, payment_id, operation_id, provider, external_payment_id, command_hash, amount_minor,
+export const BEGIN_COLUMNS = `client_id, key, token, payment_id, operation_id, provider, external_payment_id, command_hash, amount_minor,
          currency, customer_id, payment_method, capture, order_id, description, metadata, return_url,
          key_hash, provider_key, saga_id, step_name, traceparent`;
-const ARRAYS = `$1::text[], $2::text[], $3::uuid[], $4::uuid[], $5::uuid[], $6::text[], $7::text[], $8::bytea[], $9::bigint[],
+export const BEGIN_ARRAYS = `$1::text[], $2::text[], $3::uuid[], $4::uuid[], $5::uuid[], $6::text[], $7::text[], $8::bytea[], $9::bigint[],
     $10::text[], $11::text[], $12::text[], $13::text[], $14::text[], $15::text[], $16::text[], $17::text[],
     $18::bytea[], $19::text[], $20::text[], $21::text[], $22::text[]`;
 
@@ -60,109 +60,18 @@ const BEGIN = {
   name: 'begin_charge',
   text: `
 with i as (
-  select * from unnest(${ARRAYS}) as i(${COLUMNS})
+  select * from unnest(${BEGIN_ARRAYS}) as i(${BEGIN_COLUMNS})
 ), held as materialized (
   select i.* from i join idempotency_record r on r.client_id = i.client_id and r.key = i.key
   where r.lease_token = i.token
   order by r.client_id, r.key for no key update of r
 ), clock as materialized (
   select date_trunc('milliseconds', clock_timestamp()) as now, null::timestamptz as lease_until
-), pay as (${INSERT_PAYMENT('held', '')}
-), op as (${INSERT_OPERATION('held')}
+), pay as (${insertPayments('held', '')}
+), op as (${insertOperations('held')}
 )
 select held.token, (held.operation_id in (select id from op)) is true as begun, clock.now from held, clock`,
 };
-
-// Reserve and begin at once, for a charge that nobody has asked for before: nearly all. Records first, then payments, then
-// operations, the order that everybody keeps; whose key is taken, and whose payment is there already, inserts nothing.
-const RESERVE_AND_BEGIN = {
-  name: 'reserve_and_begin_charge',
-  text: `
-with i as materialized (
-  select * from unnest(${ARRAYS}, $23::smallint[]) as i(${COLUMNS}, success_status)
-), clock as materialized (
-  select date_trunc('milliseconds', clock_timestamp()) as now, clock_timestamp() + $24::int * interval '1 millisecond' as lease_until
-), rec as (
-  insert into idempotency_record (client_id, key, kind, command_hash, state, lease_token, lease_until, payment_id, operation_id, success_status)
-  select client_id, key, 'charge', command_hash, 'in_progress', token, clock.lease_until, payment_id, operation_id, success_status
-  from i, clock
-  order by client_id collate "C", key collate "C"
-  on conflict (client_id, key) do nothing
-  returning lease_token
-), pay as (${INSERT_PAYMENT('i', 'where (token in (select lease_token from rec)) is true')}
-), op as (${INSERT_OPERATION('i')}
-)
-select i.token, (i.operation_id in (select id from op)) is true as begun, clock.now
-from i, clock where (i.token in (select lease_token from rec)) is true`,
-};
-
-// The background job finds these records by their operations' check_at; one without an operation it finds by recover_at.
-const WATCH = {
-  name: 'record_watch',
-  text: `
-with l as (
-  select r.client_id, r.key from unnest($1::text[], $2::text[], $3::uuid[]) as i(client_id, key, token)
-  join idempotency_record r on r.client_id = i.client_id and r.key = i.key
-  where r.lease_token = i.token
-  order by r.client_id, r.key for no key update of r
-)
-update idempotency_record r set recover_at = r.lease_until from l where r.client_id = l.client_id and r.key = l.key`,
-};
-
-/** A charge to reserve and begin. Its lease is what the reservation asks for. */
-export interface NewChargeItem extends BeginChargeItem {
-  readonly lease: ReserveItem;
-}
-
-/** How the key stands; where it was reserved and not taken over, how its charge began. */
-export interface NewChargeResult {
-  readonly reserved: ReserveResult;
-  readonly begun: BeginChargeResult | null;
-}
-
-/**
- * Reserves keys and begins their charges in one statement and one commit, at most one item per key and per payment in a
- * call. Where a key is taken it goes on as `reserve` does; where the payment exists, the key alone is reserved (`exists`).
- */
-export async function reserveAndBeginCharges(
-  connection: pg.Pool | pg.PoolClient,
-  items: readonly NewChargeItem[],
-  lease_ms: number,
-): Promise<NewChargeResult[]> {
-  const success = int2Array(items.map((item) => item.lease.success_status));
-  const values = [...columns(items), success, lease_ms];
-  const { rows } = await connection.query<{ token: string; begun: boolean; now: Date }>({
-    ...RESERVE_AND_BEGIN,
-    values,
-  });
-  const byToken = new Map(rows.map((row) => [row.token, row]));
-  const results = items.map((item): NewChargeResult | null => {
-    const row = byToken.get(item.lease.token);
-    if (!row) return null;
-    const begun: BeginChargeResult = row.begun ? begunNow(item, row.now) : { type: 'exists' };
-    return { reserved: { type: 'reserved', lease: item.lease, taken_over: false }, begun };
-  });
-  const unbegun = items.filter((_item, index) => results[index]?.begun?.type === 'exists').map(({ lease }) => lease);
-  if (unbegun.length > 0) await watch(connection, unbegun);
-  const taken = items.filter((_item, index) => results[index] === null).map(({ lease }) => lease);
-  if (taken.length === 0) return results as NewChargeResult[];
-  const standing = await reserve(connection, taken, lease_ms, true);
-  const standingOf = new Map(taken.map((lease, index) => [lease.token, standing[index] as ReserveResult]));
-  return items.map(
-    ({ lease }, index) => results[index] ?? { reserved: standingOf.get(lease.token) as ReserveResult, begun: null },
-  );
-}
-
-async function watch(connection: pg.Pool | pg.PoolClient, leases: readonly Lease[]): Promise<void> {
-  await connection.query({
-    ...WATCH,
-    values: [
-      textArray(leases.map((lease) => lease.client_id)),
-      textArray(leases.map((lease) => lease.key)),
-      uuidArray(leases.map((lease) => lease.token)),
-    ],
-  });
-}
 
 /** Begins charges of new payments, at most one item per payment in a call. Runs on any connection or transaction. */
 export async function beginCharges(
@@ -171,7 +80,7 @@ export async function beginCharges(
 ): Promise<BeginChargeResult[]> {
   const { rows } = await connection.query<{ token: string; begun: boolean; now: Date }>({
     ...BEGIN,
-    values: columns(items),
+    values: beginColumns(items),
   });
   const byToken = new Map(rows.map((row) => [row.token, row]));
   return items.map((item) => {
@@ -181,11 +90,13 @@ export async function beginCharges(
   });
 }
 
-function begunNow(item: BeginChargeItem, now: Date): BeginChargeResult {
+/** What was just inserted, so that the way of a charge reads nothing back. */
+export function begunNow(item: BeginChargeItem, now: Date): BeginChargeResult {
   return { type: 'begun', payment: newPayment(item, now), operation: newOperation(item, now) };
 }
 
-function columns(items: readonly BeginChargeItem[]): Buffer[] {
+/** The parameters of BEGIN_ARRAYS. */
+export function beginColumns(items: readonly BeginChargeItem[]): Buffer[] {
   const commands = items.map((item) => item.command);
   return [
     textArray(items.map((item) => item.lease.client_id)),

@@ -3,7 +3,7 @@ import { afterAll, beforeAll, expect, it } from 'vitest';
 import { INDEX_PLANS } from '../../src/database/session.js';
 import { inTransaction } from '../../src/database/transaction.js';
 import { claimDue, takeOverExpired } from '../../src/store/operations.js';
-import { reserveAndBeginCharges } from '../../src/store/begin-charge.js';
+import { reserveAndBeginCharges } from '../../src/store/reserve-and-begin.js';
 import { deleteExpiredRecords, deleteProcessedEvents, deletePublishedEvents } from '../../src/store/retention.js';
 import { newChargeItem } from '../support/charges.js';
 import { createTestDatabase, type TestDatabase } from '../support/database.js';

@@ -1,7 +1,8 @@
 import { randomUUID } from 'node:crypto';
 import request from 'supertest';
 import { afterEach, beforeEach, expect, it, vi } from 'vitest';
-import { type Broker, freePort, startBroker } from '../../scripts/kafka/broker.js';
+import { type Broker, startBroker } from '../../scripts/kafka/broker.js';
+import { freePort } from '../../scripts/free-port.js';
 import { startKafka } from '../../src/kafka/index.js';
 import { PAYMENTS_EVENTS } from '../../src/kafka/topics.js';
 import { newCharge, TestSystem } from '../support/app.js';

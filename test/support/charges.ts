@@ -7,12 +7,8 @@ import type { ChargeCommand } from '../../src/domain/command.js';
 import { keyHash } from '../../src/domain/command-hash.js';
 import type { Connection } from '../../src/database/transaction.js';
 import { outboxRow } from '../../src/payments/outbox-rows.js';
-import {
-  type BeginChargeItem,
-  type BeginChargeResult,
-  beginCharges,
-  type NewChargeItem,
-} from '../../src/store/begin-charge.js';
+import { type BeginChargeItem, type BeginChargeResult, beginCharges } from '../../src/store/begin-charge.js';
+import { type NewChargeItem } from '../../src/store/reserve-and-begin.js';
 import { type Lease, reserve, type ReserveItem } from '../../src/store/reserve.js';
 import type { SettleItem } from '../../src/store/settle.js';
 import { aCommand, chargeFact } from './domain.js';
