@@ -16,8 +16,13 @@ export interface BatcherOptions<Item, Result> {
   readonly run: (items: readonly Item[]) => Promise<readonly Result[]>;
   readonly max_batch: number;
   readonly max_queue: number;
-  /** Statements under way at once. Two keep the database busy while this process reads the answers of one. */
+  /** Statements under way at once. */
   readonly max_concurrent: number;
+  /**
+   * One statement at a time makes larger batches of the same calls, which cost less. Another starts beside it only if it is
+   * full, or if the one under way has taken this long: that one may wait for a lock, for which the others must not wait too.
+   */
+  readonly overtake_after_ms: number;
   /** Items that share a key never share a batch: an UPDATE applies once per row, however many of its inputs match. */
   readonly keysOf?: (item: Item) => readonly string[];
   readonly onBatch?: (size: number) => void;
@@ -39,15 +44,22 @@ const MAX_TRIES = 5;
 export function createBatcher<Item, Result>(options: BatcherOptions<Item, Result>): Batcher<Item, Result> {
   let queue: Waiting<Item, Result>[] = [];
   let running = 0;
+  /** The running ones that have taken long. */
+  const slow = new Set<object>();
   let scheduled = false;
 
+  function mayStart(): boolean {
+    if (queue.length === 0 || running >= options.max_concurrent) return false;
+    return running === slow.size || queue.length >= options.max_batch;
+  }
+
   function schedule(): void {
-    if (scheduled || running >= options.max_concurrent || queue.length === 0) return;
+    if (scheduled || !mayStart()) return;
     scheduled = true;
     // One turn of the event loop: everything that was read from sockets in this turn comes along.
     void nextTurn().then(() => {
       scheduled = false;
-      while (running < options.max_concurrent && queue.length > 0) void runBatch(take());
+      while (mayStart()) void runBatch(take());
     });
   }
 
@@ -70,9 +82,15 @@ export function createBatcher<Item, Result>(options: BatcherOptions<Item, Result
   async function runBatch(batch: readonly Waiting<Item, Result>[]): Promise<void> {
     running += 1;
     options.onBatch?.(batch.length);
+    const timer = setTimeout(() => {
+      slow.add(batch);
+      schedule();
+    }, options.overtake_after_ms);
     try {
       await settle(batch);
     } finally {
+      clearTimeout(timer);
+      slow.delete(batch);
       running -= 1;
       schedule();
     }
@@ -80,7 +98,10 @@ export function createBatcher<Item, Result>(options: BatcherOptions<Item, Result
 
   async function settle(batch: readonly Waiting<Item, Result>[]): Promise<void> {
     try {
-      const results = await runWithRetries(batch.map((waiting) => waiting.item));
+      const results = await runWithRetries(
+        options,
+        batch.map((waiting) => waiting.item),
+      );
       batch.forEach((waiting, index) => {
         waiting.resolve(results[index] as Result);
       });
@@ -91,21 +112,6 @@ export function createBatcher<Item, Result>(options: BatcherOptions<Item, Result
         return;
       }
       for (const waiting of batch) waiting.reject(error);
-    }
-  }
-
-  async function runWithRetries(items: readonly Item[]): Promise<readonly Result[]> {
-    for (let tries = 1; ; tries += 1) {
-      try {
-        const results = await options.run(items);
-        if (results.length !== items.length)
-          throw new Error(`${options.name}: ${results.length} results for ${items.length} items`);
-        return results;
-      } catch (error) {
-        const limit = isContention(error) ? MAX_TRIES : isConnectionLoss(error) ? 2 : 1;
-        if (tries >= limit) throw error;
-        await delay(Math.random() * 10 * tries);
-      }
     }
   }
 
@@ -121,6 +127,24 @@ export function createBatcher<Item, Result>(options: BatcherOptions<Item, Result
       return queue.length;
     },
   };
+}
+
+async function runWithRetries<Item, Result>(
+  { name, run }: BatcherOptions<Item, Result>,
+  items: readonly Item[],
+): Promise<readonly Result[]> {
+  for (let tries = 1; ; tries += 1) {
+    try {
+      const results = await run(items);
+      if (results.length !== items.length)
+        throw new Error(`${name}: ${results.length} results for ${items.length} items`);
+      return results;
+    } catch (error) {
+      const limit = isContention(error) ? MAX_TRIES : isConnectionLoss(error) ? 2 : 1;
+      if (tries >= limit) throw error;
+      await delay(Math.random() * 10 * tries);
+    }
+  }
 }
 
 function sqlState(error: unknown): string {

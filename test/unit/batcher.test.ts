@@ -1,6 +1,6 @@
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import fc from 'fast-check';
-import { describe, expect, it } from 'vitest';
+import { describe, expect, it, onTestFinished, vi } from 'vitest';
 import { type BatcherOptions, createBatcher, QueueFull } from '../../src/database/batcher.js';
 
 interface Item {
@@ -32,6 +32,7 @@ function batcherOf(run: BatcherOptions<Item, number>['run'], options: Partial<Ba
     max_batch: 100,
     max_queue: 1000,
     max_concurrent: 1,
+    overtake_after_ms: 60_000,
     keysOf: (item: Item) => [item.key],
     ...options,
   });
@@ -67,6 +68,33 @@ describe('grouping', () => {
     expect(await Promise.all(second)).toEqual(items(30).map(({ value }) => value * 2));
     expect(statement.batches.map(({ length }) => length)).toEqual([50, 30]);
     expect(batcher.queued).toBe(0);
+  });
+
+  it('a second statement runs beside the first where it is full, and otherwise once the first has taken long', async () => {
+    vi.useFakeTimers({ toFake: ['setTimeout', 'clearTimeout'] });
+    onTestFinished(() => void vi.useRealTimers());
+    const statement = heldStatement();
+    const batcher = batcherOf(statement.run, { max_batch: 4, max_concurrent: 3, overtake_after_ms: 20 });
+    const sizes = async (): Promise<number[]> => {
+      await nextTurn();
+      await nextTurn();
+      return statement.batches.map(({ length }) => length);
+    };
+    const results = items(10).map((item) => batcher.submit(item));
+    expect(await sizes()).toEqual([4, 4]);
+    vi.advanceTimersByTime(19);
+    expect(await sizes()).toEqual([4, 4]);
+    vi.advanceTimersByTime(1);
+    expect(await sizes()).toEqual([4, 4, 2]);
+    for (let n = 0; n < 3; n += 1) await statement.finishOne();
+    expect(await Promise.all(results)).toEqual(items(10).map(({ value }) => value * 2));
+    // What was slow is over: one at a time again.
+    const later = [batcher.submit({ key: 'a', value: 1 })];
+    await sizes();
+    later.push(batcher.submit({ key: 'b', value: 2 }));
+    expect(await sizes()).toEqual([4, 4, 2, 1]);
+    for (let n = 0; n < 2; n += 1) await statement.finishOne();
+    expect(await Promise.all(later)).toEqual([2, 4]);
   });
 
   it('batches have a limit, and so many run at once', async () => {
@@ -222,9 +250,10 @@ describe('whatever the grouping', () => {
           max_concurrent: fc.integer({ min: 1, max: 3 }),
           // What comes in one turn, turn by turn; few keys, so that they meet.
           turns: fc.array(fc.array(fc.record({ key: fc.constantFrom('a', 'b', 'c', 'd'), bad: fc.nat(9) }))),
+          overtake_after_ms: fc.constantFrom(1, 1_000),
           slowness: fc.array(fc.nat(3), { minLength: 1 }),
         }),
-        async ({ max_batch, max_concurrent, turns, slowness }) => {
+        async ({ max_batch, max_concurrent, overtake_after_ms, turns, slowness }) => {
           let running = 0;
           let runs = 0;
           const done: number[] = [];
@@ -232,6 +261,7 @@ describe('whatever the grouping', () => {
             name: 'test',
             max_batch,
             max_concurrent,
+            overtake_after_ms,
             max_queue: 10_000,
             keysOf: ({ key }) => [key],
             run: async (batch) => {
