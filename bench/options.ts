@@ -43,7 +43,7 @@ const HELP = `npm run bench -- [options]
   --connections N      of the load (64)
   --growth N           payments, operations and records loaded for growth (10000000)
   --sweep N            expired records swept under load (1000000)
-  --day N              records a day in two simulated weeks (100000)
+  --day N              records a day in two simulated weeks (40000)
   --memory-minutes N   time at peak for memory (10)
   --directory DIR      where database and logs go meanwhile (a temporary folder)
   --results FILE       where the numbers go (bench/results.md)`;
@@ -95,8 +95,8 @@ export function parseOptions(args: readonly string[]): Options | null {
     connections: whole(values.connections, 64, 'connections'),
     floor_clients: quick ? [8, 32] : [8, 16, 32, 64],
     growth_rows: whole(values.growth, quick ? 100_000 : 10_000_000, 'growth'),
-    sweep_rows: whole(values.sweep, quick ? 20_000 : 1_000_000, 'sweep'),
-    day_rows: whole(values.day, quick ? 5_000 : 100_000, 'day'),
+    sweep_rows: whole(values.sweep, quick ? 30_000 : 1_000_000, 'sweep'),
+    day_rows: whole(values.day, quick ? 5_000 : 40_000, 'day'),
     memory_minutes: whole(values['memory-minutes'], quick ? 1 : 10, 'memory-minutes'),
     directory: values.directory ?? null,
     results: values.results ?? new URL('./results.md', import.meta.url).pathname,
