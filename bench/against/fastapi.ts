@@ -2,7 +2,8 @@ import { execFile } from 'node:child_process';
 import { existsSync } from 'node:fs';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
-import { freePort, ROOT, startServer, type RunningService } from '../service.js';
+import { freePort } from '../../scripts/free-port.js';
+import { ROOT, startServer, type RunningService } from '../service.js';
 
 const run = promisify(execFile);
 const VENV = join(ROOT, '.cache', 'bench-venv');

@@ -5,7 +5,8 @@ import { performance } from 'node:perf_hooks';
 import { setTimeout as wait } from 'node:timers/promises';
 import { say, type Context, type Section } from '../context.js';
 import { decimal, table } from '../numbers.js';
-import { API_KEY, freePort, start, stop } from '../service.js';
+import { freePort } from '../../scripts/free-port.js';
+import { API_KEY, start, stop } from '../service.js';
 
 const LIMIT_S = 5;
 const GIVE_UP_S = 60;

@@ -1,7 +1,6 @@
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
-import { createServer } from 'node:net';
-import type { AddressInfo } from 'node:net';
 import type { ChargeRequest, PaymentProvider } from '../../src/providers/provider.js';
+import { freePort } from '../../scripts/free-port.js';
 import { createStripeProvider } from '../../src/providers/stripe/index.js';
 import { problem, type Answer } from '../support/stripe-objects.js';
 import { startStripeStandin, type StripeStandin } from '../support/stripe-standin.js';
@@ -519,11 +518,3 @@ describe('capture, cancel, refund', () => {
     });
   });
 });
-
-async function freePort(): Promise<number> {
-  const server = createServer();
-  await new Promise<void>((listening) => server.listen(0, '127.0.0.1', listening));
-  const { port } = server.address() as AddressInfo;
-  await new Promise<void>((closed) => server.close(() => closed()));
-  return port;
-}

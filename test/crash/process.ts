@@ -3,7 +3,8 @@ import { once } from 'node:events';
 import { createRequire } from 'node:module';
 import { fileURLToPath, pathToFileURL } from 'node:url';
 import type { Step } from '../../src/payments/context.js';
-import { freePort, openFolder, TEST_API_KEY } from '../support/service.js';
+import { freePort } from '../../scripts/free-port.js';
+import { openFolder, TEST_API_KEY } from '../support/service.js';
 import type { Order } from './service-main.js';
 
 /** A service that can be killed, paused and resumed at a step. */

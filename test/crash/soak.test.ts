@@ -3,7 +3,7 @@ import { afterAll, beforeAll, expect, it, vi } from 'vitest';
 import { type Database, openDatabase } from '../../src/database/database.js';
 import { closeKey } from '../../src/payments/provider-calls.js';
 import { createTestDatabase, type TestDatabase } from '../support/database.js';
-import { freePort } from '../support/service.js';
+import { freePort } from '../../scripts/free-port.js';
 import { newWebhookSecret, type SimulatorProcess, startSimulatorProcess } from '../support/simulator.js';
 import { startVictim, type Victim } from './process.js';
 import { INSTALLATION_ID } from './scenario.js';

@@ -10,7 +10,8 @@ import { afterEach, beforeEach, expect, test, vi } from 'vitest';
 import { readPostmaster, stopServer } from '../../src/database/embedded/postmaster.js';
 import { isRunning } from '../../src/database/processes.js';
 import { createTestDatabase, type TestDatabase } from '../support/database.js';
-import { freePort, openFolder, type ServiceProcess, startServiceProcess } from '../support/service.js';
+import { freePort } from '../../scripts/free-port.js';
+import { openFolder, type ServiceProcess, startServiceProcess } from '../support/service.js';
 import { type SimulatorProcess, startSimulatorProcess } from '../support/simulator.js';
 
 const LIMIT_MS = 120_000;

@@ -9,7 +9,8 @@ import { readPostmaster, stopServer } from '../../src/database/embedded/postmast
 import { isRunning } from '../../src/database/processes.js';
 import { createTestDatabase } from '../support/database.js';
 import { allGone, type SeveralProcesses, startSeveral } from '../support/processes.js';
-import { freePort, openFolder, startServiceProcess } from '../support/service.js';
+import { freePort } from '../../scripts/free-port.js';
+import { openFolder, startServiceProcess } from '../support/service.js';
 import { startSimulatorProcess } from '../support/simulator.js';
 import { soon } from '../support/soon.js';
 

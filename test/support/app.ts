@@ -18,7 +18,7 @@ import type { PaymentProvider } from '../../src/providers/provider.js';
 import { createProviders, type Providers } from '../../src/providers/registry.js';
 import type { Movement } from '../../src/simulator/records.js';
 import { createTestDatabase, type DatabaseAddress, type TestDatabase } from './database.js';
-import { freePort } from './service.js';
+import { freePort } from '../../scripts/free-port.js';
 import { type SimulatorProcess, startSimulatorProcess } from './simulator.js';
 import { soon } from './soon.js';
 
