@@ -1,58 +1,19 @@
-import type { Consumer, EachBatchPayload, Kafka, KafkaMessage } from 'kafkajs';
-import type pg from 'pg';
-import { isUnavailable } from '../database/errors.js';
-import { inTransaction, sqlState } from '../database/transaction.js';
-import type { Logger } from '../logger.js';
-import { markProcessed } from '../store/processed-event.js';
+import type { Consumer, EachBatchPayload, Kafka } from 'kafkajs';
 import { KAFKA_LIMITS } from './client.js';
-import { type CloudEvent, decodeEvent } from './cloud-events.js';
-import { Poison, type DeadLetterReason, sendDeadLetter } from './dead-letters.js';
-import type { ConsumerMetrics } from './metrics.js';
-import type { Publisher } from './publisher.js';
+import type { EventConsumer } from './event-consumer.js';
+import { MESSAGE_LIMITS, MessageWorker, type MessageWorkerOptions } from './message-worker.js';
 import { backoff_ms, pause } from './wait.js';
 
-/**
- * The effect of an event, in the transaction that also holds its mark: database work only (R3). May be run again on a
- * serialization failure. What it returns runs after the commit and must not throw; if the process dies before, nobody
- * runs it.
- * @throws Poison for what no repetition makes better
- */
-export type EventHandler = (tx: pg.PoolClient, event: CloudEvent, attempt: Attempt) => Promise<AfterCommit | undefined>;
-export interface Attempt {
-  /** Whatever it throws now makes the message a dead letter. */
-  readonly is_last: boolean;
-}
-export type AfterCommit = () => void | Promise<void>;
-
-export interface EventConsumer {
-  /** In the mark and in the group's id: never change it. */
-  readonly name: string;
-  readonly topic: string;
-  readonly handlers: Readonly<Record<string, EventHandler>>;
-  /** Types that are none of ours: on a topic of facts others have theirs too; a command that nobody knows is an error. */
-  readonly other_types: 'ignore' | 'dead_letter';
-}
-
-export interface ConsumerOptions {
+export interface ConsumerOptions extends MessageWorkerOptions {
   readonly kafka: Kafka;
-  readonly pool: pg.Pool;
-  /** For dead letters. */
-  readonly publisher: Pick<Publisher, 'send'>;
-  readonly metrics: ConsumerMetrics;
-  readonly logger: Logger;
   /** Before the name; tests use one of their own. */
   readonly group_prefix?: string;
   /** Makes the topics where they are missing. Called before each attempt to subscribe. */
   readonly prepare?: () => Promise<void>;
   readonly limits?: Partial<Record<'session_ms' | 'max_attempts' | 'partitions_at_once', number>>;
-  /** Tests kill the process there: the effect is committed, the offset is not. */
-  readonly atCommitted?: (event: CloudEvent) => Promise<void> | void;
 }
 
-export const CONSUMER_LIMITS = {
-  /** Failures of one message until it is a dead letter. A database that is away does not count. */
-  max_attempts: 6,
-  backoff: { first_ms: 100, max_ms: 5_000 },
+const CONSUMER_LIMITS = {
   /** Each holds a connection of the pool while it works, which HTTP needs too. */
   partitions_at_once: 2,
   /** Offsets are committed after so many messages or so long; after a crash that much comes again, and finds its marks. */
@@ -61,10 +22,9 @@ export const CONSUMER_LIMITS = {
   /** How much one read brings of a partition, before the rest of a rebalance waits for it. */
   fetch_bytes_per_partition: 256 * 1024,
   fetch_wait_ms: 500,
+  /** Between a breakdown and the next start. */
+  backoff: { first_ms: 100, max_ms: 5_000 },
 } as const;
-
-/** Where one message stands: done (acknowledge it), or dropped because this consumer stops (somebody gets it again). */
-type Fate = 'done' | 'dropped';
 
 /**
  * Runs a consumer until it is stopped: connects whenever the brokers can be reached, and starts again after whatever
@@ -76,7 +36,8 @@ type Fate = 'done' | 'dropped';
  */
 export class ConsumerRunner {
   private readonly stopping = new AbortController();
-  private readonly limits: { session_ms: number; max_attempts: number; partitions_at_once: number };
+  private readonly limits: { session_ms: number; partitions_at_once: number };
+  private readonly worker: MessageWorker;
   private running: Promise<void> | null = null;
 
   constructor(
@@ -84,6 +45,8 @@ export class ConsumerRunner {
     private readonly options: ConsumerOptions,
   ) {
     this.limits = { ...CONSUMER_LIMITS, session_ms: KAFKA_LIMITS.session_ms, ...options.limits };
+    const max_attempts = options.limits?.max_attempts ?? MESSAGE_LIMITS.max_attempts;
+    this.worker = new MessageWorker(consumes, options, max_attempts, this.stopping.signal);
   }
 
   start(): void {
@@ -164,7 +127,7 @@ export class ConsumerRunner {
     const heartbeat = (): Promise<void> => payload.heartbeat();
     for (const message of messages) {
       if (this.isStopping() || !payload.isRunning() || payload.isStale()) return;
-      const fate = await this.handle({ topic, partition, message }, heartbeat);
+      const fate = await this.worker.workOff({ topic, partition, message }, heartbeat);
       if (fate === 'dropped') return;
       payload.resolveOffset(message.offset);
       const lag = BigInt(highWatermark) - BigInt(message.offset) - 1n;
@@ -174,103 +137,12 @@ export class ConsumerRunner {
     }
   }
 
-  private async handle(at: MessageAt, heartbeat: () => Promise<void>): Promise<Fate> {
-    const decoded = decodeEvent(at.message);
-    if (!decoded.ok) return this.bury(at, decoded.reason, decoded.detail, 0, heartbeat);
-    const { event } = decoded;
-    const handler = Object.hasOwn(this.consumes.handlers, event.type) ? this.consumes.handlers[event.type] : undefined;
-    if (handler !== undefined) return this.apply(at, event, handler, heartbeat);
-    const reason = this.isOtherVersion(event.type) ? 'unknown_version' : 'unknown_type';
-    if (reason === 'unknown_type' && this.consumes.other_types === 'ignore') {
-      this.options.metrics.count(this.consumes.name, 'ignored');
-      return 'done';
-    }
-    return this.bury(at, reason, `This consumer does not know ${event.type}.`, 0, heartbeat);
-  }
-
-  private isOtherVersion(type: string): boolean {
-    const nameOf = (versioned: string): string => versioned.replace(/\.v\d+$/, '');
-    return Object.keys(this.consumes.handlers).some((known) => nameOf(known) === nameOf(type));
-  }
-
-  private async apply(
-    at: MessageAt,
-    event: CloudEvent,
-    handler: EventHandler,
-    heartbeat: () => Promise<void>,
-  ): Promise<Fate> {
-    const { metrics, logger } = this.options;
-    const { name } = this.consumes;
-    for (let attempts = 1, waits = 0; !this.isStopping();) {
-      try {
-        const applied = await this.applyOnce(event, handler, { is_last: attempts >= this.limits.max_attempts });
-        metrics.count(name, applied ? 'applied' : 'duplicate');
-        return 'done';
-      } catch (error) {
-        if (error instanceof Poison) return this.bury(at, error.reason, error.message, attempts, heartbeat);
-        metrics.count(name, 'retried');
-        const place = { consumer: name, topic: at.topic, partition: at.partition, offset: at.message.offset };
-        logger.warn({ err: error, ...place, event_id: event.id, attempts }, 'consumer: an event failed, trying again');
-        if (!isAway(error) && attempts++ >= this.limits.max_attempts) {
-          return this.bury(at, 'keeps_failing', reasonOf(error), this.limits.max_attempts, heartbeat);
-        }
-      }
-      waits += 1;
-      await pause(backoff_ms(waits, CONSUMER_LIMITS.backoff), this.stopping.signal);
-      await heartbeat();
-    }
-    return 'dropped';
-  }
-
-  /** @returns false where it was done before */
-  private async applyOnce(event: CloudEvent, handler: EventHandler, attempt: Attempt): Promise<boolean> {
-    const { pool, atCommitted } = this.options;
-    const result = await inTransaction(pool, async (tx) => {
-      if (!(await markProcessed(tx, this.consumes.name, event.id))) return { applied: false, after: undefined };
-      return { applied: true, after: await handler(tx, event, attempt) };
-    });
-    await result.after?.();
-    await atCommitted?.(event);
-    return result.applied;
-  }
-
-  /** Into the dead-letter topic; tried until it is there, because only then may the message be acknowledged. */
-  private async bury(
-    at: MessageAt,
-    reason: DeadLetterReason,
-    detail: string,
-    attempts: number,
-    heartbeat: () => Promise<void>,
-  ): Promise<Fate> {
-    const { publisher, metrics, logger } = this.options;
-    const place = { consumer: this.consumes.name, topic: at.topic, partition: at.partition, offset: at.message.offset };
-    for (let tries = 1; !this.isStopping(); tries += 1) {
-      try {
-        await sendDeadLetter(publisher, { ...at, consumer: this.consumes.name, reason, detail, attempts });
-        metrics.count(this.consumes.name, 'dead_letter');
-        logger.error({ ...place, reason, detail }, 'consumer: a message went to the dead letters');
-        return 'done';
-      } catch (error) {
-        logger.warn({ err: error, ...place }, 'consumer: a dead letter could not be sent, trying again');
-      }
-      await pause(backoff_ms(tries, CONSUMER_LIMITS.backoff), this.stopping.signal);
-      await heartbeat();
-    }
-    return 'dropped';
-  }
-
   private stopped(): Promise<void> {
     return new Promise((resolve) => {
       if (this.isStopping()) resolve();
       this.stopping.signal.addEventListener('abort', () => resolve(), { once: true });
     });
   }
-}
-
-interface MessageAt {
-  readonly topic: string;
-  readonly partition: number;
-  readonly message: KafkaMessage;
 }
 
 /** Rejects when kafkajs gives up; it gets over most things by itself. */
@@ -282,16 +154,4 @@ function breakdownOf(consumer: Consumer): Promise<never> {
   });
   broken.catch(() => undefined); // it may happen before anybody waits for it
   return broken;
-}
-
-/** The database is away: not the message's fault. Our own time limits may well be: some statement is too slow for them. */
-function isAway(error: unknown): boolean {
-  return isUnavailable(error) && !['57014', '55P03', '25P03'].includes(sqlState(error) ?? '');
-}
-
-/** For people, without what a database error repeats of the row. */
-function reasonOf(error: unknown): string {
-  const state = sqlState(error);
-  if (state !== undefined) return `The database refuses it (SQLSTATE ${state}).`;
-  return error instanceof Error ? `${error.name}: ${error.message}` : String(error);
 }

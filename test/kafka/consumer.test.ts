@@ -1,7 +1,7 @@
 import { randomUUID } from 'node:crypto';
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
 import type { CloudEvent } from '../../src/kafka/cloud-events.js';
-import type { EventConsumer, EventHandler } from '../../src/kafka/consumer.js';
+import type { EventConsumer, EventHandler } from '../../src/kafka/event-consumer.js';
 import { Poison } from '../../src/kafka/dead-letters.js';
 import { orderProjection } from '../../src/kafka/consumers/order-projection.js';
 import { replayDeadLetters } from '../../src/kafka/replay.js';

@@ -1,5 +1,5 @@
 import { insertOrder } from '../../store/order-projection.js';
-import type { EventConsumer, EventHandler } from '../consumer.js';
+import type { EventConsumer, EventHandler } from '../event-consumer.js';
 import { OrderCreated, readAmount, readData } from '../messages.js';
 import { ORDERS_EVENTS } from '../topics.js';
 

@@ -16,7 +16,7 @@ import { readPayment } from '../../store/payments.js';
 import { endLease } from '../../store/records.js';
 import { reserve } from '../../store/reserve.js';
 import type { CloudEvent } from '../cloud-events.js';
-import type { AfterCommit, Attempt, EventConsumer, EventHandler } from '../consumer.js';
+import type { AfterCommit, Attempt, EventConsumer, EventHandler } from '../event-consumer.js';
 import { readData, SagaStep } from '../messages.js';
 import type { RunPool } from '../run-pool.js';
 import { PAYMENTS_COMMANDS } from '../topics.js';

@@ -3,7 +3,7 @@ import { mayCommand } from '../../clients/may-command.js';
 import { formatAmount } from '../../domain/money.js';
 import { insertEvents } from '../../store/payments.js';
 import { postTransfer, type TransferRequest, type TransferResult } from '../../wallet/ledger.js';
-import type { EventConsumer, EventHandler } from '../consumer.js';
+import type { EventConsumer, EventHandler } from '../event-consumer.js';
 import { Poison } from '../dead-letters.js';
 import { DebitAccount, readAmount, readData } from '../messages.js';
 import { WALLET_COMMANDS, WALLET_EVENTS } from '../topics.js';
