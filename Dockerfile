@@ -22,5 +22,5 @@ EXPOSE 3000
 HEALTHCHECK --interval=10s --timeout=3s --start-period=30s \
   CMD ["node", "-e", "fetch(`http://127.0.0.1:${process.env.PORT}/health/ready`).then((answer) => process.exit(answer.ok ? 0 : 1), () => process.exit(1))"]
 # Not through npm: SIGTERM has to reach the service itself.
-# The option as in `npm start`: docs/performance.md says what it gives.
-CMD ["node", "--max-semi-space-size=32", "dist/main.js"]
+# The options as in `npm start`: docs/adr/0063 says what they give.
+CMD ["node", "--max-semi-space-size=32", "--no-allocation-site-pretenuring", "--heap-growing-percent=200", "dist/main.js"]
