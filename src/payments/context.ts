@@ -49,6 +49,8 @@ export interface PaymentsContext {
 
 export interface PaymentsOptions extends Omit<PaymentsContext, 'hot' | 'atStep'> {
   readonly atStep?: StepHook;
+  /** Tests fill it. */
+  readonly max_queue?: number;
 }
 
 /** Rows of a batch: enough that a crowd shares one flush, few enough that a statement stays a few milliseconds. */
@@ -59,7 +61,7 @@ const OVERTAKE_AFTER_MS = 10;
 const MAX_QUEUE = 5_000;
 
 export function createPayments(options: PaymentsOptions): PaymentsContext {
-  const { pool, metrics, timing } = options;
+  const { pool, metrics, timing, max_queue = MAX_QUEUE } = options;
   const batcher = <Item, Result>(
     name: string,
     run: (items: readonly Item[]) => Promise<readonly Result[]>,
@@ -70,7 +72,7 @@ export function createPayments(options: PaymentsOptions): PaymentsContext {
       run,
       keysOf,
       max_batch: MAX_BATCH,
-      max_queue: MAX_QUEUE,
+      max_queue,
       max_concurrent: 2,
       overtake_after_ms: OVERTAKE_AFTER_MS,
       onBatch: (rows) => {

@@ -38,6 +38,8 @@ export interface InstanceOptions {
   readonly env?: NodeJS.ProcessEnv;
   /** Puts something between the use cases and the provider's adapter. */
   readonly wrapProvider?: (provider: PaymentProvider) => PaymentProvider;
+  /** Calls that may wait for a statement, each kind by itself. */
+  readonly max_queue?: number;
 }
 
 /** One instance of the service within the test's process, listening. */
@@ -129,8 +131,7 @@ export class TestSystem {
   async join(options: InstanceOptions = {}): Promise<TestInstance> {
     const env = { ...this.options.env, ...options.env };
     const port = this.instances.length === 0 ? this.first_port : 0;
-    const wrapProvider = options.wrapProvider ?? this.options.wrapProvider;
-    const instance = await startInstance(this, port, { env, ...(wrapProvider && { wrapProvider }) });
+    const instance = await startInstance(this, port, { ...this.options, ...options, env });
     this.instances.push(instance);
     return instance;
   }
@@ -345,6 +346,7 @@ async function startInstance(
     metrics,
     logger,
     atStep: (step, operation_id) => gates.pass(step, operation_id),
+    ...(options.max_queue !== undefined && { max_queue: options.max_queue }),
   });
   const app = await buildApp({ config, database, payments, metrics, logger });
   const url = await app.listen({ host: '127.0.0.1', port });

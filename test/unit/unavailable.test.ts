@@ -1,4 +1,5 @@
 import { describe, expect, it } from 'vitest';
+import { QueueFull } from '../../src/database/batcher.js';
 import { isUnavailable } from '../../src/database/errors.js';
 
 const withCode = (code: string): Error => Object.assign(new Error('x'), { code });
@@ -32,6 +33,7 @@ describe('isUnavailable', () => {
       'a driver’s error inside Prisma’s',
       Object.assign(withCode('P2010'), { meta: { driverAdapterError: { cause: { originalCode: '57P01' } } } }),
     ],
+    ['a full queue', new QueueFull('settle: queue is full')],
     ['a cause', new Error('outer', { cause: withCode('ECONNREFUSED') })],
     ['several addresses', new AggregateError([withCode('ECONNREFUSED'), withCode('ECONNREFUSED')])],
   ])('is true for %s', (_name, error) => expect(isUnavailable(error)).toBe(true));
