@@ -21,6 +21,7 @@ export async function measureHalfPeak(context: Context): Promise<Section> {
     const results = [];
     for (let round = 1; round <= options.rounds; round += 1) {
       await postgres.truncate('oncepay');
+      await postgres.admin.query('CHECKPOINT');
       const load = await runLoad(loadSpec(context, service.url, { rate_per_s }));
       results.push(load.latency);
       say(
