@@ -19,8 +19,8 @@ export function spread(values: readonly number[], format: (value: number) => str
   return `${format(median(values))} (${format(Math.min(...values))} … ${format(Math.max(...values))})`;
 }
 
-/** A Markdown table; the first column is text, the others are numbers. */
-export function table(head: readonly string[], rows: readonly (readonly string[])[]): string[] {
+/** A Markdown table; the first `texts` columns are text, the others are numbers. */
+export function table(head: readonly string[], rows: readonly (readonly string[])[], texts = 1): string[] {
   const line = (cells: readonly string[]): string => `| ${cells.join(' | ')} |`;
-  return [line(head), line(head.map((_, index) => (index === 0 ? '---' : '--:'))), ...rows.map(line)];
+  return [line(head), line(head.map((_, index) => (index < texts ? '---' : '--:'))), ...rows.map(line)];
 }

@@ -8,6 +8,7 @@ import { countStatements } from './count-statements.js';
 export interface Postgres {
   readonly pid: number;
   readonly version: string;
+  readonly log_file: string;
   readonly admin: pg.Client;
   url(database: string): string;
   /** Made anew where it exists. */
@@ -64,6 +65,7 @@ export async function startPostgres(directory: string): Promise<Postgres> {
   return {
     pid: Number(readFileSync(join(server.directory, 'postmaster.pid'), 'utf8').split('\n')[0]),
     version: rows[0]?.version ?? 'unknown',
+    log_file: join(data_dir, 'postgres.log'),
     admin,
     url,
     query,

@@ -1,5 +1,5 @@
 import type pg from 'pg';
-import type { PaymentListQuery } from '../contract/query.js';
+import type { PaymentFilters, PaymentListQuery } from '../contract/query.js';
 import type { Operation, OperationKind, OperationStatus, Payment, PaymentStatus } from '../domain/payment.js';
 import { operationColumns, paymentColumns, toOperation, toPayment } from './rows.js';
 
@@ -14,8 +14,8 @@ export interface ListedPayment {
 
 /**
  * A page of payments, newest first, and one more if there is one. The place is compared as (time, id), so that rows of the same
- * instant are neither skipped nor repeated. Everybody's list asks each client's index for its newest and merges them: one
- * index for all would cost every charge a write for a list that hardly anybody reads.
+ * instant are neither skipped nor repeated. The index of the list is by client and provider: a list of several asks for the
+ * newest of each and merges them. One index for all would cost every charge a write for a list that hardly anybody reads.
  */
 export async function listPayments(
   pool: pg.Pool,
@@ -28,9 +28,13 @@ export async function listPayments(
     values.push(value);
     conditions.push(condition(`$${values.length}`));
   };
-  add((p) => `p.client_id = ${p}`, owner === 'everybody' ? null : owner.client_id);
-  if (owner === 'everybody') conditions[0] = '($2::text is null and p.client_id = c.id)';
-  if (filters.status !== null) add((p) => `p.status = ${p}`, filters.status);
+  const of_all = owner === 'everybody';
+  const by_provider = isWalked(filters);
+  if (!of_all) add((p) => `p.client_id = ${p}`, owner.client_id);
+  else conditions.push('p.client_id = c.id');
+  if (by_provider) conditions.push('p.provider = u.provider');
+  const { status } = filters;
+  if (status !== null) add((p) => inStatus(status, p), status);
   if (filters.customer_id !== null) add((p) => `p.customer_id = ${p}`, filters.customer_id);
   if (filters.external_payment_id !== null) add((p) => `p.external_payment_id = ${p}`, filters.external_payment_id);
   if (filters.provider !== null) add((p) => `p.provider = ${p}`, filters.provider);
@@ -42,15 +46,44 @@ export async function listPayments(
   }
   const one = `select ${paymentColumns('p')}, to_char(p.created_at at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"') as position
     from payment p where ${conditions.join(' and ')} order by p.created_at desc, p.id desc limit $1`;
+  const sources = [
+    ...(of_all ? ['api_client c'] : []),
+    ...(by_provider ? [`lateral (${providersOf(of_all ? 'c.id' : '$2')}) u`] : []),
+  ];
   const text =
-    owner === 'everybody'
-      ? `select l.* from api_client c cross join lateral (${one}) l order by l.created_at desc, l.id desc limit $1`
-      : one;
+    sources.length === 0
+      ? one
+      : `select l.* from ${sources.join(' cross join ')} cross join lateral (${one}) l order by l.created_at desc, l.id desc limit $1`;
   const { rows } = await pool.query<Record<string, unknown> & { id: string; position: string }>({ text, values });
   return rows.map(({ position, ...row }) => ({
     payment: toPayment(row),
     position: { created_at: position, id: row.id },
   }));
+}
+
+/** Whether nothing else than the newest leads to the payments of a list. */
+function isWalked({ provider, customer_id, external_payment_id, status }: PaymentFilters): boolean {
+  const has_index = customer_id !== null || external_payment_id !== null || (status !== null && status !== 'succeeded');
+  return provider === null && !has_index;
+}
+
+/** The providers that a client has payments of, each by one look into the index of the list, which alone has this order. */
+function providersOf(client: string): string {
+  const next = (beyond: string): string =>
+    `select x.provider from payment x where x.client_id = ${client} ${beyond} order by x.provider, x.created_at limit 1`;
+  return `with recursive used as (
+      (${next('')}) union all select (${next('and x.provider > used.provider')}) from used where used.provider is not null
+    ) select provider from used where provider is not null`;
+}
+
+/**
+ * Where few payments of many are in a status, they are not looked for along the newest: what is processing has an operation
+ * in flight, the others but `succeeded` have an index (docs/adr/0064).
+ */
+function inStatus(status: PaymentStatus, parameter: string): string {
+  if (status === 'succeeded') return `p.status = ${parameter}`;
+  if (status !== 'processing') return `p.listed_status = ${parameter}`;
+  return `p.status = ${parameter} and p.id = any (array(select o.payment_id from operation o where o.status = 'processing' and o.kind <> 'refund'))`;
 }
 
 /** How many refunds one answer lists. */

@@ -18,6 +18,7 @@ interface OperationRow {
  */
 export async function checkInvariants(system: TestSystem): Promise<void> {
   await checkMoney(system);
+  await checkInFlight(system);
   await checkRecords(system);
   await checkEvents(system);
 }
@@ -60,6 +61,15 @@ async function heldOrTaken(system: TestSystem): Promise<Movement[]> {
     if (!(await isOver(movement))) taken.push(movement);
   }
   return taken;
+}
+
+/** What `GET /payments?status=processing` finds payments by (docs/adr/0064). */
+async function checkInFlight(system: TestSystem): Promise<void> {
+  const lost = await system.query(
+    `select id from payment p where status = 'processing' and not exists (
+       select from operation o where o.payment_id = p.id and o.status = 'processing' and o.kind <> 'refund')`,
+  );
+  expect(lost, 'processing, with nothing in flight').toEqual([]);
 }
 
 /** One key, one operation at most; stored answers are whole and say what they said. */
