@@ -4,13 +4,13 @@ import { KAFKA_TESTS, runsKafkaTests } from './test/kafka/suite.js';
 /** They have a server of their own, or none: nothing of theirs would go through the pooler. */
 const ELSEWHERE = [
   'test/integration/{embedded,data-dir}.test.ts',
-  'test/http/{charge-outage,swagger-ui,openapi}.test.ts',
+  'test/http/{charge-outage,swagger-ui,openapi,problems}.test.ts',
 ];
 
 /** `npm run test:pgbouncer`: the suites that reach the database, through PgBouncer in transaction mode. */
 export default defineConfig({
   test: {
-    include: ['test/{http,integration,pgbouncer,kafka}/**/*.test.ts'],
+    include: ['test/{http,integration,pgbouncer,kafka}/**/*.test.ts', 'test/contract/stripe-service.test.ts'],
     exclude: [...configDefaults.exclude, ...ELSEWHERE, ...(runsKafkaTests(process.env) ? [] : [KAFKA_TESTS])],
     globalSetup: ['test/support/global-setup.ts', 'test/kafka/global-setup.ts', 'test/pgbouncer/global-setup.ts'],
     pool: 'forks',

@@ -132,7 +132,8 @@ function copied(program: PgBouncerProgram, folder: string): Pick<PgBouncerProgra
   return { file: moved(program.file), libraries: program.libraries.map(moved) };
 }
 
-async function askConsole(url: string, command: string): Promise<Record<string, unknown>[]> {
+/** @param url of any database through the pooler, as one of its admins */
+export async function askConsole(url: string, command: string): Promise<Record<string, unknown>[]> {
   const client = new pg.Client({ connectionString: Object.assign(new URL(url), { pathname: '/pgbouncer' }).href });
   client.on('error', () => undefined);
   await client.connect();

@@ -2,13 +2,13 @@ import { rmSync, writeFileSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
 import { STEPS } from './steps.js';
 import { KINDS } from './scenario.js';
-import { type CellReport, type FaultReport, readReports, REPORT_FOLDER } from './report.js';
+import { type CellReport, type FaultReport, readReports, REPORT_FOLDER, WRITES } from './report.js';
 
 const DOCUMENT = fileURLToPath(new URL('../../docs/crash-matrix.md', import.meta.url));
 
 /** Collects what held and, for a whole run (`npm run test:crash`), writes it down. */
 export default function setup(): () => void {
-  if (process.env.CRASH_MATRIX_WRITES !== '1') return () => undefined;
+  if (!WRITES) return () => undefined;
   rmSync(REPORT_FOLDER, { recursive: true, force: true });
   return () => writeFileSync(DOCUMENT, documentOf(readReports()));
 }

@@ -55,7 +55,7 @@ class World {
 
   async start(): Promise<void> {
     this.own = await createTestDatabase();
-    this.database = openDatabase(this.own.url, { pool_size: 2, onError: () => undefined });
+    this.database = openDatabase(this.own.direct_url, { pool_size: 2, onError: () => undefined });
     this.simulator = await startSimulatorProcess();
     if (this.instances === 2) this.other = await this.launch();
   }
@@ -80,8 +80,7 @@ class World {
   }
 
   private launch(): Promise<Victim> {
-    return startVictim({
-      DATABASE_URL: this.own.url,
+    return startVictim(this.own, {
       INSTALLATION_ID,
       SANDBOX_URL: this.simulator.url,
       SANDBOX_WEBHOOK_SECRETS: this.simulator.webhook_secret,

@@ -4,6 +4,7 @@ import { createRequire } from 'node:module';
 import { fileURLToPath, pathToFileURL } from 'node:url';
 import type { Step } from '../../src/payments/context.js';
 import { freePort } from '../../scripts/free-port.js';
+import { type DatabaseAddress, expectRunsWay } from '../support/database.js';
 import { openFolder, TEST_API_KEY } from '../support/service.js';
 import type { Order } from './service-main.js';
 
@@ -31,7 +32,13 @@ const TSX = pathToFileURL(createRequire(import.meta.url).resolve('tsx')).href;
 
 let isBuilt: boolean | undefined;
 
-export async function startVictim(env: Readonly<Record<string, string>>, port?: number): Promise<Victim> {
+/** @param env what it gets beside its database */
+export async function startVictim(
+  database: DatabaseAddress,
+  env: Readonly<Record<string, string>>,
+  port?: number,
+): Promise<Victim> {
+  expectRunsWay(database);
   isBuilt ??= spawnSync(process.execPath, [ENSURE_BUILT, '--check']).status === 0;
   const child = spawn(process.execPath, ['--import', TSX, MAIN], {
     cwd: openFolder(),
@@ -42,6 +49,7 @@ export async function startVictim(env: Readonly<Record<string, string>>, port?: 
       LOG_LEVEL: 'warn',
       CRASH_USES_BUILD: isBuilt ? '1' : '0',
       ...env,
+      ...database.env,
       PORT: String(port ?? (await freePort())),
     },
     stdio: ['ignore', 'pipe', 'pipe', 'ipc'],

@@ -1,9 +1,9 @@
 import { once } from 'node:events';
 import { connect, createServer, type Server, type Socket } from 'node:net';
 
-/** Between the service and its database: at one address for ever, whatever happens behind it. */
+/** Between the service, or its pooler, and the database: at one address for ever, whatever happens behind it. */
 export class DatabaseProxy {
-  private cut: { readonly name: Buffer; readonly done: () => void } | null = null;
+  private cut: { readonly part: Buffer; readonly done: () => void } | null = null;
   private readonly sockets = new Set<Socket>();
 
   private constructor(
@@ -34,12 +34,12 @@ export class DatabaseProxy {
   }
 
   /**
-   * The next time that this statement is run: the server gets it and commits, and its answer is lost with the connection.
-   * Resolves when that has happened.
+   * The next time that a statement is run that is known by `part`, some of what goes over the wire with it: the server gets
+   * it and commits, and its answer is lost with the connection. Resolves when that has happened.
    */
-  loseAnswerOf(statement: string): Promise<void> {
+  loseAnswerOf(part: string): Promise<void> {
     return new Promise((done) => {
-      this.cut = { name: Buffer.from(`${statement}\0`), done };
+      this.cut = { part: Buffer.from(part), done };
     });
   }
 
@@ -52,12 +52,16 @@ export class DatabaseProxy {
   private join(client: Socket): void {
     const server = connect(Number(this.target.port), this.target.hostname);
     let isLosing = false;
+    let before = Buffer.alloc(0);
     const end = (): void => {
       client.destroy();
       server.destroy();
     };
     client.on('data', (data) => {
-      if (this.cut && data.includes(this.cut.name)) isLosing = true;
+      // A pooler forwards in pieces, which may end anywhere.
+      const seen = Buffer.concat([before, data]);
+      if (this.cut && seen.includes(this.cut.part)) isLosing = true;
+      before = this.cut ? seen.subarray(-this.cut.part.length + 1) : Buffer.alloc(0);
       server.write(data);
     });
     server.on('data', (data) => {

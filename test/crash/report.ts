@@ -15,10 +15,13 @@ export interface FaultReport {
   readonly held: string;
 }
 
+/** False: a run of a part, or through the pooler. It adds nothing to what a whole run is collecting beside it. */
+export const WRITES = process.env.CRASH_MATRIX_WRITES === '1';
 export const REPORT_FOLDER = fileURLToPath(new URL('../../.cache/crash-matrix/', import.meta.url));
 
-/** Keeps what held; the run's end writes docs/crash-matrix.md of it (global-setup.ts). */
+/** Keeps what held; the end of a run that writes docs/crash-matrix.md makes it of this (global-setup.ts). */
 export function report(entry: CellReport | FaultReport): void {
+  if (!WRITES) return;
   mkdirSync(REPORT_FOLDER, { recursive: true });
   const name = `${process.pid}-${process.hrtime.bigint()}.json`;
   writeFileSync(`${REPORT_FOLDER}${name}`, JSON.stringify(entry));

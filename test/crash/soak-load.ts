@@ -60,8 +60,13 @@ export class SoakClient {
     const url = this.pick(this.urls);
     const answer = await send(url, intent).catch(() => undefined);
     if (!answer || !isFinal(answer)) return false;
-    if (intent.final && (intent.final.text !== answer.text || intent.final.status !== answer.status)) {
-      throw new Error(`Two final answers to ${intent.key}:\n${intent.final.text}\n${answer.text}`);
+    const { final } = intent;
+    if (final && isKept(final)) {
+      const isSame = final.text === answer.text && final.status === answer.status;
+      if (isKept(answer) && !isSame) {
+        throw new Error(`Two final answers to ${intent.key}:\n${final.text}\n${answer.text}`);
+      }
+      return true;
     }
     intent.final = answer;
     this.learn(intent, answer);
@@ -113,6 +118,11 @@ export class SoakClient {
 
 function intentOf(path: string, body: Json): Intent {
   return { key: randomUUID(), path, body, final: null };
+}
+
+/** Not kept: a refusal for the moment, which each of several copies may be told in its turn. */
+function isKept({ headers }: Answered): boolean {
+  return headers.has('idempotency-key-expires');
 }
 
 /** 409 for the moment frees its key: the client looks again before it decides, and here it lets the intent go. */

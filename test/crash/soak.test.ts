@@ -27,7 +27,7 @@ let env: Record<string, string>;
 
 beforeAll(async () => {
   own = await createTestDatabase();
-  database = openDatabase(own.url, { pool_size: 4, onError: () => undefined });
+  database = openDatabase(own.direct_url, { pool_size: 4, onError: () => undefined });
   ports = [await freePort(), await freePort()];
   const webhook_secret = newWebhookSecret();
   simulator = await startSimulatorProcess({
@@ -35,7 +35,6 @@ beforeAll(async () => {
     webhook_url: `http://127.0.0.1:${String(ports[0])}/webhooks/sandbox`,
   });
   env = {
-    DATABASE_URL: own.url,
     INSTALLATION_ID,
     SANDBOX_URL: simulator.url,
     SANDBOX_WEBHOOK_SECRETS: webhook_secret,
@@ -45,7 +44,7 @@ beforeAll(async () => {
     RECOVERY_INTERVAL_MS: '200',
     LOG_LEVEL: 'error',
   };
-  for (const port of ports) instances.push(await startVictim(env, port));
+  for (const port of ports) instances.push(await startVictim(own, env, port));
 }, 120_000);
 
 afterAll(async () => {
@@ -95,7 +94,7 @@ async function chaos(random: () => number, isOver: () => boolean): Promise<strin
     const dice = random();
     if (dice < 0.4) {
       await instances[index]?.kill();
-      instances[index] = await startVictim(env, ports[index]);
+      instances[index] = await startVictim(own, env, ports[index]);
       done.kills += 1;
     } else if (dice < 0.65) {
       instances[index]?.pause();

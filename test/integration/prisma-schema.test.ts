@@ -20,7 +20,7 @@ function prismaColumns(schema: string): string[] {
 }
 
 it('schema.prisma tells of the tables that the migrations make, column by column', async () => {
-  const database = await createTestDatabase();
+  const database = await createTestDatabase(null);
   const client = new pg.Client({ connectionString: database.direct_url });
   await client.connect();
   try {

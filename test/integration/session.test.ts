@@ -15,7 +15,7 @@ const clean_up: (() => Promise<unknown>)[] = [];
 
 // Straight to PostgreSQL, whatever else the run goes through, as a role that may do no more than it has to.
 beforeEach(async () => {
-  database = await createTestDatabase();
+  database = await createTestDatabase(null);
   clean_up.push(() => database.drop());
   const role = `role-${randomUUID()}`;
   const admin = openPool(adminUrl(), { pool_size: 1 });

@@ -1,7 +1,13 @@
 import { type ChildProcess, spawn } from 'node:child_process';
 import { fileURLToPath } from 'node:url';
 import { vi } from 'vitest';
+import { type DatabaseAddress, expectRunsWay } from '../support/database.js';
 import { SOON } from './support.js';
+
+interface ChildOptions {
+  readonly database: Pick<DatabaseAddress, 'url' | 'pooler'>;
+  readonly [name: string]: unknown;
+}
 
 /** A file of children/ as a process of its own, to be killed. */
 export class Child {
@@ -13,7 +19,8 @@ export class Child {
     process.once('exit', () => (this.exited = true));
   }
 
-  static start(name: 'relay' | 'consumer', options: object): Child {
+  static start(name: 'relay' | 'consumer', options: ChildOptions): Child {
+    expectRunsWay(options.database);
     const file = fileURLToPath(new URL(`children/${name}.ts`, import.meta.url));
     const args = ['--import', 'tsx', file, JSON.stringify(options)];
     return new Child(spawn(process.execPath, args, { stdio: ['ignore', 'pipe', 'inherit'] }));

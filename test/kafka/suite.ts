@@ -2,7 +2,10 @@
 
 export const KAFKA_TESTS = 'test/kafka/**/*.test.ts';
 
-/** Runs where a broker is named (KAFKA_BROKERS) or asked for (KAFKA_TESTS, as `npm run test:kafka` and CI's `npm test` do). */
+/**
+ * Runs where a broker is named (KAFKA_BROKERS) or asked for (KAFKA_TESTS=1, as `npm run test:kafka` does, and in CI
+ * `npm test` and `npm run test:pgbouncer`).
+ */
 export function runsKafkaTests(env: NodeJS.ProcessEnv): boolean {
   return Boolean(env.KAFKA_BROKERS) || env.KAFKA_TESTS === '1';
 }

@@ -12,7 +12,7 @@ const block = (language: string): string => new RegExp(`\`\`\`${language}\n([^]*
 const OF_THE_PLACE = /^(listen_|auth_|admin_users)/;
 
 test('what docs/pgbouncer.md sets up is what the service needs', async () => {
-  const database = await createTestDatabase();
+  const database = await createTestDatabase(null);
   const lines = [...block('ini').matchAll(/^(\w+) = (.*)$/gm)].map(
     ([, name = '', value = '']) => [name, value] as const,
   );

@@ -24,5 +24,10 @@ export default async function setup(project: TestProject): Promise<() => Promise
   const pooler: Pooler = process.env.TEST_POOLER === 'transaction-prepared' ? 'transaction-prepared' : 'transaction';
   project.provide('database_pooler', { port: bouncer.port, pooler });
   console.log(`${bouncer.version}, DATABASE_POOLER=${pooler}`);
-  return () => bouncer.stop();
+  return async () => {
+    const carried = await bouncer.console('SHOW STATS');
+    await bouncer.stop();
+    const transactions = carried.reduce((sum, { total_xact_count }) => sum + Number(total_xact_count), 0);
+    console.log(`PgBouncer carried ${transactions} transactions of ${carried.length} databases`);
+  };
 }

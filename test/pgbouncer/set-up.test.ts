@@ -13,7 +13,7 @@ let database: TestDatabase;
 let bouncer: PgBouncer;
 const started: PgBouncer[] = [];
 beforeEach(async () => {
-  database = await createTestDatabase();
+  database = await createTestDatabase(null);
 });
 afterEach(async () => {
   await Promise.all(started.splice(0).map((one) => one.stop()));
