@@ -9,8 +9,6 @@ export interface Context {
   /** For logs and data; gone afterwards. */
   readonly directory: string;
   readonly postgres: Postgres;
-  /** Charges per second at peak, from the row "peak" or, where that is not run, a short run of its own. */
-  peak_per_s: number | null;
 }
 
 /** One row of the table at the top of the results. `met`: null where it could not be measured. */

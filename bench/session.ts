@@ -29,7 +29,7 @@ export async function withSession(options: Options, measure: (context: Context) 
   const postgres = await starting;
   let finished = false;
   try {
-    await measure({ options, directory, postgres, peak_per_s: null });
+    await measure({ options, directory, postgres });
     finished = true;
   } finally {
     await postgres.stop();

@@ -48,7 +48,6 @@ export async function measurePeak(context: Context): Promise<Section> {
     if (against.no_reference === null) await referenceRound(context, rounds);
     await serviceRound(context, rounds);
   }
-  context.peak_per_s = median(rounds.charges.map((charge) => charge.load.per_s));
   const statements = [await statementsPerCharge(context, options.connections), await statementsPerCharge(context, 1)];
   return describe(context, rounds, against, statements, await hotShares(context));
 }

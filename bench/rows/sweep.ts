@@ -4,7 +4,6 @@ import { runLoad } from '../load/run-load.js';
 import type { LoadResult } from '../load/spec.js';
 import { decimal, median, spread, table, whole } from '../numbers.js';
 import { start, startService } from '../service.js';
-import { peakOf } from './half-peak.js';
 
 const AT_MOST = 1.5;
 /** The youngest of them is well past the 72 hours that answers are kept. */
@@ -68,7 +67,7 @@ export async function measureSweep(context: Context): Promise<Section> {
   await postgres.createDatabase('oncepay');
   const service = await startService({ database_url: postgres.url('oncepay'), directory, name: 'sweep' });
   try {
-    const rate_per_s = (await peakOf(context, service.url)) / 2;
+    const rate_per_s = (await runLoad(loadSpec(context, service.url))).per_s / 2;
     const rounds: Round[] = [];
     for (let round = 1; round <= options.rounds; round += 1)
       rounds.push(await oneRound(context, service.url, rate_per_s));
