@@ -2,6 +2,7 @@ import { chmodSync, mkdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import pg from 'pg';
 import { startEmbeddedPostgres } from '../src/database/embedded/server.js';
+import { sqlState } from '../src/database/transaction.js';
 import { countStatements } from './count-statements.js';
 
 /** A PostgreSQL of the benchmark's own, durable as in production. Everything that is compared runs on it. */
@@ -20,6 +21,8 @@ export interface Postgres {
   transaction(database: string, run: (client: pg.Client) => Promise<void>): Promise<void>;
   stop(): Promise<void>;
 }
+
+const DEADLOCK_TRIES = 10;
 
 /**
  * As the service's own embedded server (src/database/embedded), durable, but with the memory of a production server, a
@@ -80,7 +83,7 @@ export async function startPostgres(directory: string): Promise<Postgres> {
         [KEPT_TABLES],
       );
       const names = found.rows.map((row) => String(row.name));
-      if (names.length > 0) await query(database, `TRUNCATE ${names.join(', ')}`);
+      if (names.length > 0) await retriedAfterDeadlock(() => query(database, `TRUNCATE ${names.join(', ')}`));
     },
     transaction: (database, run) =>
       withClient(database, async (client) => {
@@ -100,4 +103,16 @@ async function connect(url: string): Promise<pg.Client> {
   client.on('error', () => undefined);
   await client.connect();
   return client;
+}
+
+/** TRUNCATE locks the tables in another order than the jobs of a service that runs on them. */
+async function retriedAfterDeadlock(run: () => Promise<unknown>): Promise<void> {
+  for (let tries = 1; ; tries += 1) {
+    try {
+      await run();
+      return;
+    } catch (error) {
+      if (sqlState(error) !== '40P01' || tries === DEADLOCK_TRIES) throw error;
+    }
+  }
 }
