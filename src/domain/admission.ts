@@ -29,11 +29,21 @@ export function admit(
 
 function admitCapture(payment: Payment, operations: readonly Operation[], command: CaptureCommand): Admission {
   const refusal = refuseState(payment, operations, ['authorized'], 'captured');
-  if (refusal) return refusal;
+  if (refusal && !isCapturedByNobody(payment, operations)) return refusal;
   const amount_minor = command.amount_minor ?? payment.amount_minor;
   return amount_minor <= payment.amount_minor
     ? { type: 'admitted', amount_minor }
     : exceeds(payment, payment.amount_minor, false);
+}
+
+/**
+ * The money is taken, and no capture on record took it: it was done at the provider's own dashboard, or asked for by a
+ * request that a database set back has forgotten. The provider says which: under the same provider key it answers as it
+ * did then, and refuses any other.
+ */
+function isCapturedByNobody({ status, capture }: Payment, operations: readonly Operation[]): boolean {
+  if (status !== 'succeeded' || capture !== 'manual') return false;
+  return operations.every((operation) => operation.kind !== 'capture' || operation.status === 'failed');
 }
 
 function admitCancel(payment: Payment, operations: readonly Operation[]): Admission {

@@ -44,7 +44,7 @@ async function expectOnce(request: MoneyRequest, answer: Answered): Promise<void
   expect(again.status).toBe(answer.status);
 }
 
-/** What a client sees that does not retry: any answer, or none. */
+/** What a client sees that does not retry: some answer, or none. */
 function quietly(answer: Promise<Answered>): Promise<Answered | undefined> {
   return answer.catch(() => undefined);
 }
@@ -140,9 +140,6 @@ describe('PostgreSQL is set back to before the last commits', () => {
     '%s',
     async (kind) => {
       const request = await prepare(one.url, world.simulator, kind, null);
-      // The client retries before reconciliation asks about what is held: that would learn of a capture by itself, and the
-      // retry be told that the payment is captured already (409).
-      await world.query(`update operation set check_at = clock_timestamp() + interval '1 hour'`);
       await world.keep();
       await untilFinal(one, request);
       expect(await movementsOf(world.simulator, request)).toBe(1);
@@ -151,6 +148,26 @@ describe('PostgreSQL is set back to before the last commits', () => {
       report({
         fault: `PostgreSQL set back to before the commits (${kind})`,
         held: 'the retry finds the movement at the provider: one movement',
+      });
+    },
+    TIMEOUT_MS,
+  );
+});
+
+describe('PostgreSQL is set back, and the provider is asked before the client retries', () => {
+  it(
+    'capture',
+    async () => {
+      const request = await prepare(one.url, world.simulator, 'capture', null);
+      await world.keep();
+      await untilFinal(one, request);
+      await world.setBack();
+      await world.query(`update operation set check_at = clock_timestamp() where status = 'authorized'`);
+      await vi.waitFor(async () => expect((await rowsOf(pool, request)).payment?.status).toBe('succeeded'), LONG);
+      await expectOnce(request, await untilFinal(one, request));
+      report({
+        fault: 'PostgreSQL set back to before a capture, which reconciliation finds before the retry',
+        held: 'the retry finds its movement at the provider: one movement',
       });
     },
     TIMEOUT_MS,

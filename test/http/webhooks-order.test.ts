@@ -145,6 +145,24 @@ describe('late news', () => {
 });
 
 describe('captured at the provider’s own side', () => {
+  it('and asked for here afterwards: the answer is what was captured, and nothing moves again', async () => {
+    const { payment } = await held();
+    await system.simulator.dashboard(payment.provider_payment_id, 'capture', 600);
+    await heard(system, payment, 2);
+    const answer = await capture(system, payment.id).expect(200);
+    expect(answer.body).toMatchObject({ status: 'succeeded', amount: '10.00', amount_captured: '6.00' });
+    expect(await stateOf(system, payment)).toMatchObject({
+      status: 'succeeded',
+      captured: 600,
+      operations: ['charge succeeded 1000', 'capture succeeded 1000'],
+      // All was asked for, a part was taken.
+      events: ['PaymentAuthorized', 'PaymentSucceeded', 'PaymentAnomalyDetected'],
+      anomalies: ['amount_mismatch'],
+      movements: ['authorization 1000', 'capture 600'],
+    });
+    expect((await capture(system, payment.id).expect(409)).body.code).toBe('invalid_payment_state');
+  });
+
   it('in part: succeeded with what was captured, and refunded here afterwards', async () => {
     const { payment } = await held();
     await system.simulator.dashboard(payment.provider_payment_id, 'capture', 600);

@@ -47,6 +47,21 @@ describe('a capture', () => {
   );
 });
 
+describe('a capture of what is captured already', () => {
+  const payment = aPayment({ status: 'succeeded', capture: 'manual', amount_captured_minor: 1000n });
+  const earlier = (status: 'succeeded' | 'failed') => [...done, anOperation({ id: 'capture', kind: 'capture', status })];
+
+  it('is the provider’s to answer where no capture on record took it', () => {
+    expect(admit(payment, done, capture())).toEqual({ type: 'admitted', amount_minor: 1000n });
+    expect(admit(payment, earlier('failed'), capture())).toEqual({ type: 'admitted', amount_minor: 1000n });
+  });
+
+  it('is refused where one did, or the charge itself', () => {
+    expect(admit(payment, earlier('succeeded'), capture())).toMatchObject({ type: 'refused', for_now: false });
+    expect(admit({ ...payment, capture: 'automatic' }, done, capture())).toMatchObject({ type: 'refused' });
+  });
+});
+
 describe('a cancel', () => {
   it.each(PAYMENT_STATUSES)('of a payment that is %s', (status) => {
     const admission = admit(aPayment({ status }), done, cancel);
