@@ -60,13 +60,11 @@ export class SoakClient {
     const url = this.pick(this.urls);
     const answer = await send(url, intent).catch(() => undefined);
     if (!answer || !isFinal(answer)) return false;
+    if (isForTheMoment(answer) && intent.final) return true;
     const { final } = intent;
-    if (final && isKept(final)) {
-      const isSame = final.text === answer.text && final.status === answer.status;
-      if (isKept(answer) && !isSame) {
-        throw new Error(`Two final answers to ${intent.key}:\n${final.text}\n${answer.text}`);
-      }
-      return true;
+    const isSame = final?.text === answer.text && final.status === answer.status;
+    if (final && !isSame && !isForTheMoment(final)) {
+      throw new Error(`Two final answers to ${intent.key}:\n${final.text}\n${answer.text}`);
     }
     intent.final = answer;
     this.learn(intent, answer);
@@ -120,9 +118,9 @@ function intentOf(path: string, body: Json): Intent {
   return { key: randomUUID(), path, body, final: null };
 }
 
-/** Not kept: a refusal for the moment, which each of several copies may be told in its turn. */
-function isKept({ headers }: Answered): boolean {
-  return headers.has('idempotency-key-expires');
+/** A refusal that is not kept: each of several copies may be told its own, before or after another is done. */
+function isForTheMoment({ status, headers }: Answered): boolean {
+  return status === 409 && !headers.has('idempotency-key-expires');
 }
 
 /** 409 for the moment frees its key: the client looks again before it decides, and here it lets the intent go. */
