@@ -14,7 +14,7 @@ export interface Postgres {
   url(database: string): string;
   /** Made anew where it exists. */
   createDatabase(name: string): Promise<void>;
-  /** Empties every table but those that say who may call. */
+  /** Empties every table but those that say who may call, and checkpoints: what follows begins right after one. */
   truncate(database: string): Promise<void>;
   /** Runs SQL in one of the databases. */
   query(database: string, sql: string, values?: readonly unknown[]): Promise<pg.QueryResult<Record<string, unknown>>>;
@@ -84,6 +84,7 @@ export async function startPostgres(directory: string): Promise<Postgres> {
       );
       const names = found.rows.map((row) => String(row.name));
       if (names.length > 0) await retriedAfterDeadlock(() => query(database, `TRUNCATE ${names.join(', ')}`));
+      await admin.query('CHECKPOINT');
     },
     transaction: (database, run) =>
       withClient(database, async (client) => {

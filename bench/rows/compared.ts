@@ -33,7 +33,6 @@ export async function compareWays(context: Context, ways: readonly Way[]): Promi
       });
       try {
         await postgres.truncate('oncepay');
-        await postgres.admin.query('CHECKPOINT');
         const meter = new Meter(postgres, service.pid);
         const load = await runLoad(loadSpec(context, service.url), { onMeasuring: meter.begin, onMeasured: meter.end });
         loads.push(load);

@@ -7,12 +7,6 @@ const P99_MS = 25;
 /** More than elsewhere: one visit of autovacuum or one whole collection of V8 makes the p99 of a round. */
 const MORE_ROUNDS = 2;
 
-/** An empty database, right after a checkpoint, as every run here begins. */
-async function emptied({ postgres }: Context): Promise<void> {
-  await postgres.truncate('oncepay');
-  await postgres.admin.query('CHECKPOINT');
-}
-
 /**
  * The latency that callers see while the service is busy but not swamped. Each round asks for half of what the service
  * could do just before: a machine that slowed down since the row "peak" would be asked for more than half.
@@ -25,10 +19,10 @@ export async function measureHalfPeak(context: Context): Promise<Section> {
     const rates = [];
     const results = [];
     for (let round = 1; round <= options.rounds + MORE_ROUNDS; round += 1) {
-      await emptied(context);
+      await postgres.truncate('oncepay');
       const peak = await runLoad(loadSpec(context, service.url));
       const rate_per_s = peak.per_s / 2;
-      await emptied(context);
+      await postgres.truncate('oncepay');
       const load = await runLoad(loadSpec(context, service.url, { rate_per_s }));
       rates.push(rate_per_s);
       results.push(load.latency);

@@ -67,7 +67,6 @@ async function referenceRound(context: Context, rounds: Rounds): Promise<void> {
   const server = await startReference(postgres.url('reference'), cpus().length, directory);
   try {
     await postgres.truncate('reference');
-    await postgres.admin.query('CHECKPOINT');
     const load = await runLoad(loadSpec(context, server.url, { api_key: null }));
     rounds.reference.push(load);
     say(`  FastAPI: ${whole(load.per_s)}/s`);
@@ -81,7 +80,6 @@ async function serviceRound(context: Context, rounds: Rounds): Promise<void> {
   const service = await startService({ database_url: postgres.url('oncepay'), directory, name: 'oncepay' });
   try {
     await postgres.truncate('oncepay');
-    await postgres.admin.query('CHECKPOINT');
     const meter = new Meter(postgres, service.pid);
     const load = await runLoad(loadSpec(context, service.url), { onMeasuring: meter.begin, onMeasured: meter.end });
     rounds.charges.push({ load, used: await meter.used() });

@@ -3,7 +3,7 @@ import { PRINTABLE_ASCII, textProblem, type TextRule } from './text.js';
 
 /** The fields that the schemas are made of. Their messages read on after the field's name: "must be …". */
 
-/** Without a currency: 1–15 digits, at most as many decimals as any currency has. */
+/** Without a currency: 1–15 digits, at most as many decimals as the currency with most of them has. */
 const AMOUNT_TEXT = /^\d{1,15}(?:\.\d{1,4})?$/;
 export const PROVIDER_NAME = /^[a-z][a-z0-9_-]{0,63}$/;
 

@@ -14,7 +14,7 @@ export interface ChargeFact {
   readonly currency: string;
   readonly amount_captured_minor: bigint;
   readonly amount_refunded_minor: bigint;
-  /** The end of an authorization is `authorization_expired`, or closed: any other failure is of a time before it. */
+  /** The end of an authorization is `authorization_expired`, or closed: every other failure is of a time before it. */
   readonly failure: Failure | null;
   readonly next_action: NextAction | null;
   /** `failed` only: it is known that this charge can't succeed any more. `canceled` always is. */

@@ -23,32 +23,29 @@ export async function listPayments(
   { filters, limit, after }: PaymentListQuery,
 ): Promise<ListedPayment[]> {
   const values: unknown[] = [limit + 1];
+  const bind = (value: unknown): string => `$${values.push(value)}`;
   const conditions: string[] = [];
-  const add = (condition: (parameter: string) => string, value: unknown): void => {
-    values.push(value);
-    conditions.push(condition(`$${values.length}`));
+  const where = (column: string, comparison: string, value: string | null, type = ''): void => {
+    if (value !== null) conditions.push(`p.${column} ${comparison} ${bind(value)}${type}`);
   };
-  const of_all = owner === 'everybody';
+  const client = owner === 'everybody' ? 'c.id' : bind(owner.client_id);
   const by_provider = isWalked(filters);
-  if (!of_all) add((p) => `p.client_id = ${p}`, owner.client_id);
-  else conditions.push('p.client_id = c.id');
+  conditions.push(`p.client_id = ${client}`);
   if (by_provider) conditions.push('p.provider = u.provider');
-  const { status } = filters;
-  if (status !== null) add((p) => inStatus(status, p), status);
-  if (filters.customer_id !== null) add((p) => `p.customer_id = ${p}`, filters.customer_id);
-  if (filters.external_payment_id !== null) add((p) => `p.external_payment_id = ${p}`, filters.external_payment_id);
-  if (filters.provider !== null) add((p) => `p.provider = ${p}`, filters.provider);
-  if (filters.created_from !== null) add((p) => `p.created_at >= ${p}::timestamptz`, filters.created_from);
-  if (filters.created_to !== null) add((p) => `p.created_at < ${p}::timestamptz`, filters.created_to);
+  if (filters.status !== null) conditions.push(inStatus(filters.status, bind(filters.status)));
+  where('customer_id', '=', filters.customer_id);
+  where('external_payment_id', '=', filters.external_payment_id);
+  where('provider', '=', filters.provider);
+  where('created_at', '>=', filters.created_from, '::timestamptz');
+  where('created_at', '<', filters.created_to, '::timestamptz');
   if (after !== null) {
-    values.push(after.created_at, after.id);
-    conditions.push(`(p.created_at, p.id) < ($${values.length - 1}::timestamptz, $${values.length}::uuid)`);
+    conditions.push(`(p.created_at, p.id) < (${bind(after.created_at)}::timestamptz, ${bind(after.id)}::uuid)`);
   }
   const one = `select ${paymentColumns('p')}, to_char(p.created_at at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"') as position
     from payment p where ${conditions.join(' and ')} order by p.created_at desc, p.id desc limit $1`;
   const sources = [
-    ...(of_all ? ['api_client c'] : []),
-    ...(by_provider ? [`lateral (${providersOf(of_all ? 'c.id' : '$2')}) u`] : []),
+    ...(owner === 'everybody' ? ['api_client c'] : []),
+    ...(by_provider ? [`lateral (${providersOf(client)}) u`] : []),
   ];
   const text =
     sources.length === 0

@@ -151,7 +151,7 @@ describe('the sandbox adapter', () => {
     await eventually(async () => expect(await told()).toMatchObject({ status: 'succeeded', failure: null }));
   });
 
-  it('a lagging look-up says not_found, as any look-up that has nothing to show', async () => {
+  it('a lagging look-up says not_found, like every look-up that has nothing to show', async () => {
     await chargeBy(provider, 'key-3', 'pm_lookup_lag_1000');
     const told = () => provider.retrieve(target('key-3'), { timeout_ms: 2_000 });
     expect(await told()).toBe('not_found');

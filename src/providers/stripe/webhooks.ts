@@ -17,7 +17,7 @@ export function isLiveKey(secret_key: string): boolean | undefined {
 export interface WebhookOptions {
   /** Newest first; several while one is being rolled. */
   readonly secrets: readonly string[];
-  /** Events of the other mode are acknowledged and change nothing. Undefined: any mode. */
+  /** Events of the other mode are acknowledged and change nothing. Undefined: both modes count. */
   readonly live: boolean | undefined;
 }
 
