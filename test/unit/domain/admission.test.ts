@@ -49,7 +49,10 @@ describe('a capture', () => {
 
 describe('a capture of what is captured already', () => {
   const payment = aPayment({ status: 'succeeded', capture: 'manual', amount_captured_minor: 1000n });
-  const earlier = (status: 'succeeded' | 'failed') => [...done, anOperation({ id: 'capture', kind: 'capture', status })];
+  const earlier = (status: 'succeeded' | 'failed') => [
+    ...done,
+    anOperation({ id: 'capture', kind: 'capture', status }),
+  ];
 
   it('is the provider’s to answer where no capture on record took it', () => {
     expect(admit(payment, done, capture())).toEqual({ type: 'admitted', amount_minor: 1000n });
